@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 comma := ,
 # Python 3.13 has no MindSpore: there the tests that need a framework are left out, and pytest says how many.
 HAS_MINDSPORE := $(shell $(PYTHON) -c "import sys; print('yes' if sys.version_info < (3, 13) else '')")
-EXTRAS := dev,report,onnx,fast,dask,remote$(if $(HAS_MINDSPORE),$(comma)torch$(comma)onnx-export$(comma)mindspore$(comma)demo)
+EXTRAS := dev,report,watch,onnx,fast,dask,remote$(if $(HAS_MINDSPORE),$(comma)torch$(comma)onnx-export$(comma)mindspore$(comma)demo)
 SELECT := $(if $(HAS_MINDSPORE),,-m "not frameworks")
 
 # A file of tests stays in one process: its fixtures are made once. The order is that of tests/conftest.py.

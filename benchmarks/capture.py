@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
 import resnet
 
-from align.core.registry import model_readers
-from align.core.trace_metadata import KeptValues, TraceHead
+from align.core.load_code import model_readers
+from align.core.traces import KeptValues, TraceHead
 from align.traces.capture_trace import CallWriter
 from align.traces.manifest import MANIFEST, TENSORS
 

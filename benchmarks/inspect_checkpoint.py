@@ -22,8 +22,8 @@ WRITE = """
 import sys
 from pathlib import Path
 import numpy as np
-from align.core.checkpoints import StoredTensor
-from align.core.registry import checkpoint_formats
+from align.core.parameters import StoredTensor
+from align.core.load_code import checkpoint_formats
 value = np.random.default_rng(0).standard_normal((1024, 1024), np.float32)
 tensors = [StoredTensor(f"layers.{n}.weight", value.shape, "float32", lambda: value) for n in range(int(sys.argv[2]))]
 path = Path(sys.argv[1])

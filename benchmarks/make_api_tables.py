@@ -228,7 +228,7 @@ def write_tables(trials: dict[str, dict[str, Any]]) -> None:
     versions = f"torch {torch.__version__.partition('+')[0]} and MindSpore {mindspore.__version__}"
     for file, texts in entries.items():
         about = f"# Made by benchmarks/make_api_tables.py with {versions} on a CPU."
-        head = f"{about} align/rules/api_table.py explains the keys.\n"
+        head = f"{about} align/rules/ascend_rules.py explains the keys.\n"
         (TABLES / f"{file}.toml").write_text("\n".join([head, *texts]), encoding="utf-8")
 
 

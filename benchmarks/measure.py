@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.measure.choose_kernel import load_loops
-from align.measure.compiled_kernel import CompiledKernel
-from align.measure.measure_arrays import RunningSums, measure
+from align.measure.measure_arrays import CompiledKernel, RunningSums, load_loops, measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -119,7 +119,7 @@ def count_pairs(model: Any, file: Path) -> tuple[int, int, int]:
     """
     from align.models.open_side import open_sides
     from align.names.map_parameters import match_sides
-    from align.names.map_sides import follow_origins
+    from align.names.map_result import follow_origins
     from align.names.user_rules import NameRules
 
     sides = follow_origins(*open_sides(model, str(file)))

@@ -21,7 +21,7 @@ from _cases import Case, case_names, in_process, open_case
 
 from align.core.atomic_files import write_text
 from align.forward.compare_forward import compare_forward
-from align.names.fold_names import fold_names
+from align.names.user_rules import fold_names
 from align.report.kinds.culprits import cause_words
 
 if TYPE_CHECKING:

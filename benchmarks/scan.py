@@ -77,7 +77,7 @@ def unclassified() -> list[str]:
     """Classes of torch.nn that the table lacks."""
     import torch
 
-    from align.rules.api_table import api_entries
+    from align.rules.ascend_rules import api_entries
 
     return [n for n, one in vars(torch.nn).items() if inspect.isclass(one) and f"torch.nn.{n}" not in api_entries()]
 
@@ -160,7 +160,7 @@ class _Trial:
             return Answer(error=f"{type(error).__name__}: {error}")
 
     def _entry(self, name: str) -> Any:
-        from align.rules.api_table import api_entries
+        from align.rules.ascend_rules import api_entries
 
         return api_entries()[name].answer("cpu")[1]
 

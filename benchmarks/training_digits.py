@@ -23,9 +23,8 @@ from _planted_fault import fill, take_step
 from training_mutations import step_nets
 
 from align.traces.pair_traces import choose_map
-from align.training.open_training import open_trainings
+from align.training.open_training import freeze, open_trainings
 from align.training.steps.both_steps import carried_over
-from align.training.watch_step import freeze
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

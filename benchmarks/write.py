@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.checkpoints.extents import mapped
-from align.core.checkpoints import Extent, StoredTensor
-from align.core.registry import checkpoint_formats
+from align.core.load_code import checkpoint_formats
+from align.core.parameters import Extent, StoredTensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -22,6 +22,7 @@ DEPTH = 18  # that of the demo; 50 is the other one that is known here
 IMAGE = 64
 BATCH = 4
 LEARNING_RATE, MOMENTUM = 0.02, 0.9
+MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
 
 def torch_model(depth: int = DEPTH) -> torch.nn.Module:
@@ -72,6 +73,26 @@ def training_batch() -> dict[str, Any]:
     return {"pixel_values": _images(2), "label": np.array([17, 400])}
 
 
+def torch_data() -> Any:
+    """A loader of torch over pieces of a photograph: scaled to 0 to 1, normalised, in batches of 6."""
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    pictures, labels = _photographs()
+    values = (torch.from_numpy(pictures).permute(0, 3, 1, 2) / 255 - _column(MEAN)) / _column(STD)
+    return DataLoader(TensorDataset(values, torch.from_numpy(labels)), batch_size=6)
+
+
+def mindspore_data() -> Any:
+    """The same by `mindspore.dataset`."""
+    from mindspore.dataset import NumpySlicesDataset, vision
+
+    pictures, labels = _photographs()
+    dataset = NumpySlicesDataset({"image": pictures, "label": labels}, shuffle=False)
+    steps = [vision.ToTensor(), vision.Normalize(MEAN, STD, is_hwc=False)]
+    return dataset.map(steps, "image").batch(6)
+
+
 def save_checkpoint(path: str | Path) -> None:
     """Write the torch model with distinct norm weights and calibrated statistics as a `.pth` file."""
     import torch
@@ -91,3 +112,20 @@ def save_checkpoint(path: str | Path) -> None:
 
 def _images(count: int) -> np.ndarray[Any, np.dtype[np.float32]]:
     return np.random.default_rng(SEED).standard_normal((count, 3, IMAGE, IMAGE)).astype(np.float32)
+
+
+def _column(values: list[float]) -> Any:
+    import torch
+
+    return torch.tensor(values).reshape(3, 1, 1)
+
+
+def _photographs() -> tuple[Any, Any]:
+    """24 pieces of the photograph that matplotlib brings, (24, IMAGE, IMAGE, 3) bytes, and a label for each."""
+    from matplotlib.cbook import get_sample_data
+    from PIL import Image
+
+    photograph = np.asarray(Image.open(get_sample_data("grace_hopper.jpg", asfileobj=False)))
+    places = [(top, left) for top in range(40, 540, 80) for left in range(60, 380, 80)][:24]
+    pieces = [photograph[top : top + IMAGE, left : left + IMAGE] for top, left in places]
+    return np.stack(pieces), np.arange(24) * 37 % 1000

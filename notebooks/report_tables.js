@@ -28,7 +28,7 @@ class SortedTable {
     const standing = [...this.body.rows].map((element) => ({
       element, cells: [...element.cells].map((cell) => cell.textContent), open: "open" in element.dataset, }));
     const data = this.place.querySelector(":scope > script");
-    const behind = data ? JSON.parse(data.textContent) : [];
+    const behind = data ? dataOf(data) : [];
     return standing.concat(behind.map(([tone, open, ...cells]) => ({ tone, open: Boolean(open), cells })));
   }
 
@@ -124,5 +124,6 @@ function figure(text) {
   return found ? Number(found[0].replace(/inf/i, "Infinity")) : NaN;
 }
 
-window.tables = [...document.querySelectorAll(".table")].map((place) => new SortedTable(place));
+window.tables = [];
+whenShown((version) => tables.push(...[...version.querySelectorAll(".table")].map((place) => new SortedTable(place))));
 addEventListener("beforeprint", () => tables.forEach((table) => table.draw(Infinity)));

@@ -7,7 +7,7 @@ const LED_TO = 12; // faults that are opened for the reader
 class Trees {
   constructor(place) {
     this.place = place;
-    const data = JSON.parse(place.querySelector("script").textContent);
+    const data = dataOf(place.querySelector("script"));
     this.sides = Object.fromEntries(SIDES.map((side) => [side, data[side].map(asNode)]));
     for (const side of SIDES) {
       this.sides[side].forEach((node, index) => node.parent >= 0 && this.sides[side][node.parent].inside.push(index));
@@ -20,7 +20,7 @@ class Trees {
   colour() {
     const all = SIDES.flatMap((side) => this.sides[side]);
     const mode = all.some((node) => isKnown(node.own.alone)) ? "alone" : "gathered";
-    for (const radio of this.place.querySelectorAll("[name=mode]")) {
+    for (const radio of this.place.querySelectorAll("[type=radio]")) {
       radio.checked = radio.value === mode;
       radio.addEventListener("change", () => { this.place.dataset.mode = radio.value; });
     }
@@ -145,7 +145,8 @@ class Trees {
 
   tell(node) {
     const place = this.place.querySelector(".chosen");
-    const table = tables.find((one) => one.place.dataset.name === "layers");
+    const version = this.place.closest(".version");
+    const table = tables.find((one) => one.place.dataset.name === "layers" && version.contains(one.place));
     const row = table?.rows[node.row];
     const facts = row ? table.heads.map((head, index) => [head.textContent, row.cells[index]]) : [["", node.reason]];
     const list = make("dl");
@@ -187,4 +188,4 @@ function centre(line) {
   tree.scrollTop += line.getBoundingClientRect().top - tree.getBoundingClientRect().top - tree.clientHeight / 3;
 }
 
-for (const place of document.querySelectorAll(".trees")) new Trees(place);
+whenShown((version) => version.querySelectorAll(".trees").forEach((place) => new Trees(place)));

@@ -12,6 +12,7 @@ import gc
 import json
 import os
 import random
+import re
 import signal
 import sys
 from contextlib import contextmanager, nullcontext
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 GUARD_SECONDS = 60
+# Facts that are words of data, and such words as no user would give a name in the place of them.
+NAMED_IN_CHINESE = ("side", "other", "subject", "state", "outcome", "direction")
+WORDS_OF_DATA = {"reference", "candidate", "could not compare", "not aligned", "not run", "stale", "backward"}
 LIST_ENDS = 20
 settings.register_profile("no clock", deadline=None)
 settings.load_profile("no clock")
@@ -66,21 +70,28 @@ def pytest_collection_finish() -> None:
 def _blocking(request: pytest.FixtureRequest) -> None:
     """Set MindSpore up as the adapter does: it reports errors where they happen only if it is told so at first."""
     if request.node.get_closest_marker("frameworks"):
-        from align.models.adapter_parts.mindspore.state import launched
+        from align.models.adapter_parts.mindspore.layers import launched
 
         launched()
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _worded_in_both_languages() -> Iterator[None]:
-    """Word each text in Chinese too, with the very facts that a test gives it: it must be possible."""
+    """Word each text in Chinese too, with the very facts that a test gives it: it must be possible.
+
+    A side or a state among the facts of a result or an error is to be named in Chinese.
+    """
     from align.words import catalogue
 
     filled = catalogue._filled
 
     def in_both(key: str, facts: Any, language: str) -> str:
         if language == catalogue.ENGLISH:
-            filled(key, facts, "zh")
+            chinese = filled(key, facts, "zh")
+            maker = sys._getframe(1).f_code.co_name  # `say` is given words that are English by now
+            said = [facts[name] for name in NAMED_IN_CHINESE if name in facts] if maker != "say" else []
+            for word in (one for one in said if isinstance(one, str) and one in WORDS_OF_DATA):
+                assert not re.search(rf"(?<![\w\-./\[`]){word}(?![\w\-./\]`:])", chinese), (key, chinese)
         return filled(key, facts, language)
 
     catalogue._filled = in_both
@@ -98,7 +109,7 @@ def _not_flushed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 @pytest.fixture(autouse=True)
 def _nothing_opened_yet() -> None:
     """Forget what earlier tests of this worker have opened: a climb would hold each rung against all of it."""
-    from align.core import import_user_code as opened_files
+    from align.core import load_code as opened_files
 
     opened_files._NOTED.read.clear()
     opened_files._NOTED.written.clear()
@@ -168,7 +179,10 @@ def assert_each(subtests: pytest.Subtests) -> Callable[[Callable[..., None], Col
 
 @pytest.fixture(scope="session")
 def guard() -> Callable[[float], AbstractContextManager[None]]:
-    """Fail, rather than go on without end, what has used the processor for so many seconds."""
+    """Fail, rather than go on without end, what has used the processor for so many seconds.
+
+    The garbage of other tests is not collected in that time, which could take as long as what is guarded.
+    """
 
     @contextmanager
     def guard(seconds: float) -> Iterator[None]:
@@ -176,11 +190,13 @@ def guard() -> Callable[[float], AbstractContextManager[None]]:
             pytest.fail(f"still running after {seconds} seconds of processor time")
 
         before = signal.signal(signal.SIGPROF, end)
+        gc.disable()
         signal.setitimer(signal.ITIMER_PROF, seconds)
         try:
             yield
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
+            gc.enable()
             signal.signal(signal.SIGPROF, before)
 
     return guard

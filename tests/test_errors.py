@@ -11,8 +11,7 @@ import pytest
 
 from align import errors
 from align.errors import AlignError, CannotRunError, MapError, NotAlignedError, OpenNamesError, VerificationError
-from align.words.catalogue import in_language
-from align.words.message_words import changed
+from align.words.catalogue import changed, in_language
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -14,14 +14,14 @@ import pytest
 import align.cli
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.cli.main import main
-from align.core import registry
+from align.core import load_code
 from align.core.name_map import LayerChoice
 from align.core.parameters import Parameter
 from align.core.protocols import CheckpointFormat, ModelReader, ModelRunner
 from align.curves.compare_losses import compare_losses
-from align.curves.line_formats.console_reader import console_formats, read_console, read_console_table
 from align.curves.log_parts.table_reader import read_format_tables
 from align.curves.log_sources import LogFormat, LogSource
+from align.curves.losslogs.console import console_formats, read_console, read_console_table
 from align.curves.place_on_axis import place_on_axis
 from align.errors import EmptyLogError, NotACheckpointError
 from align.models.frameworks import arrays
@@ -119,14 +119,14 @@ def plugin(monkeypatch):
 
     def add(recipe: str, room: str, folder):
         (folder / "of_the_recipe.py").write_text(example(recipe, "python"), encoding="utf-8")
-        package = importlib.import_module(registry.PACKAGES[room])
+        package = importlib.import_module(load_code.PACKAGES[room])
         monkeypatch.setattr(package, "__path__", [*package.__path__, str(folder)])
-        registry.plugins.cache_clear()
-        (new,) = (one for one in registry.plugins(room).values() if "of_the_recipe" in type(one).__module__)
+        load_code.plugins.cache_clear()
+        (new,) = (one for one in load_code.plugins(room).values() if "of_the_recipe" in type(one).__module__)
         return new
 
     yield add
-    registry.plugins.cache_clear()
+    load_code.plugins.cache_clear()
     for name in [name for name in sys.modules if name.endswith(".of_the_recipe")]:
         del sys.modules[name]
 

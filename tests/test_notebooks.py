@@ -12,12 +12,14 @@ import nbformat
 import pytest
 
 import align
-from align.core.progress import silent
+from align.core.protocols import silent
 from align.report.write_report import execute_notebook
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 TEMPLATE = "report_template.ipynb"
 PATHS = sorted(path for path in NOTEBOOKS.glob("*.ipynb") if path.name != TEMPLATE)
+CHINESE = sorted((NOTEBOOKS / "zh").glob("*.ipynb"))
+CODE = re.compile("`[^`]+`")
 LONGEST_CELL = 35  # lines; a whole model in a file is the longest
 MAGIC = re.compile(r"^%%writefile .*\n")
 # Lines that each prints, in this order: what a planted fault is called, and what its correction comes to.
@@ -123,6 +125,30 @@ def test_a_notebook_uses_public_names_only(path: Path) -> None:
     imported = {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
     imported |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
     assert {name for name in imported if name.startswith("align.")} <= {"align.errors"}
+
+
+@pytest.mark.parametrize("path", CHINESE, ids=lambda path: path.stem)
+def test_a_chinese_notebook_has_the_code_of_its_twin_cell_by_cell(path: Path) -> None:
+    # Its code is not run once more: it is that of the English notebook, which is.
+    chinese, english = (nbformat.read(one, as_version=4) for one in (path, NOTEBOOKS / path.name))
+    nbformat.validate(chinese)
+    assert [cell.id for cell in chinese.cells] == [cell.id for cell in english.cells]
+    for own, other in zip(chinese.cells, english.cells, strict=True):
+        assert own.cell_type == other.cell_type
+        if own.cell_type == "code":
+            assert own == other
+            continue
+        assert re.search("[\u4e00-\u9fff]", own.source)
+        assert sorted(CODE.findall(own.source)) == sorted(CODE.findall(other.source))
+        assert re.findall("^#+ ", own.source, re.MULTILINE) == re.findall("^#+ ", other.source, re.MULTILINE)
+    for one, other in ((path, NOTEBOOKS / path.name), (NOTEBOOKS / path.name, path)):
+        first = nbformat.read(one, as_version=4).cells[0].source
+        link = re.search(r"^\[(?:English|中文)\]\(([^)]+)\)$", first, re.MULTILINE)
+        assert (one.parent / link[1]).resolve() == other
+
+
+def test_the_quickstart_has_a_chinese_twin() -> None:
+    assert "quickstart" in {path.stem for path in CHINESE}
 
 
 def is_align(node: ast.expr) -> bool:

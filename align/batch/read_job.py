@@ -22,20 +22,31 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from align.batch.job import Job, MissingSide, PlacedTask, Task, place_order, task_id
-from align.batch.job_files import NUMBERS, PLACEHOLDERS, filled, match_paths, placeholders
+from align.batch.job import (
+    NUMBERS,
+    PLACEHOLDERS,
+    Job,
+    MissingSide,
+    PlacedTask,
+    Task,
+    filled,
+    match_paths,
+    place_order,
+    placeholders,
+    task_id,
+)
 from align.convert.convert_checkpoint import PRECISIONS, TARGETS
-from align.core.atomic_files import existing_file
+from align.core.align_sequences import grouped
+from align.core.atomic_files import existing_file, remote_url
 from align.core.documents import DocumentFault, parse_toml, read_toml_text
 from align.errors import ProjectFileError, UsageError
 from align.forward.forward_result import read_limits
-from align.remote.remote_files import remote_url
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from align.batch.job_files import Found, Place
+    from align.batch.job import Found, Place
 
 
 def read_job(path: Path) -> Job:
@@ -46,14 +57,14 @@ def read_job(path: Path) -> Job:
     """
     text, document = _parsed(path)
     _raise_for(path, [*job_faults(document, text)])
-    found = _expanded(document, text, path)
-    _raise_for(path, [*found.faults, *_clashes(found.tasks)])
-    if not found.tasks:
+    expanded = _expanded(document, text, path)
+    _raise_for(path, [*expanded.faults, *_clashes(expanded.tasks)])
+    if not expanded.tasks:
         _raise_for(path, [say("job_fault.no_tasks", tables=[f"[[{name}]]" for name in PATHS])])
-    found.tasks.sort(key=lambda one: place_order(one.step, one.rank))
+    expanded.tasks.sort(key=lambda one: place_order(one.step, one.rank))
     ranks = document.get("ranks", {})
     known = {name: tuple(ranks.get(name, ())) for name in ("replicated", "sharded")}
-    return Job(path.stem, tuple(found.tasks), tuple(found.missing), **known, file=path)
+    return Job(path.stem, tuple(expanded.tasks), tuple(expanded.missing), **known, file=path)
 
 
 def _parsed(path: Path) -> tuple[str, dict[str, Any]]:
@@ -76,11 +87,13 @@ def _expanded(document: Mapping[str, Any], text: str, path: Path) -> ExpandedTab
         defaults = {key: document[key] for key in OF_JOB if key in document}
         defaults |= document.get("defaults", {}).get(action, {})
         for index, table in enumerate(document.get(action, ())):
-            found = expand_table(action, defaults | table, path.resolve().parent)
+            expanded = expand_table(action, defaults | table, path.resolve().parent)
             line = line_of(text, action, index)
-            whole.tasks.extend(found.tasks)
-            whole.missing.extend(found.missing)
-            whole.faults.extend(say("job_fault.of_table", line=line, table=action, fault=one) for one in found.faults)
+            whole.tasks.extend(expanded.tasks)
+            whole.missing.extend(expanded.missing)
+            whole.faults.extend(
+                say("job_fault.of_table", line=line, table=action, fault=one) for one in expanded.faults
+            )
     return whole
 
 
@@ -117,13 +130,13 @@ def expand_table(action: str, table: Mapping[str, Any], folder: Path) -> Expande
     options = _options(table, folder)
     if faults := [*_faults(patterns, sides, options)]:
         return ExpandedTable(faults=faults)
-    found = ExpandedTable()
+    expanded = ExpandedTable()
     for place in _expected(table, sides.values()):
         paths = {key: _path(place, key, patterns, sides) for key in patterns}
-        _add(found, _placed(action, table, place, paths, options), [key for key in sides if place not in sides[key]])
-    if not found.tasks:
+        _add(expanded, _placed(action, table, place, paths, options), [key for key in sides if place not in sides[key]])
+    if not expanded.tasks:
         return ExpandedTable(faults=[say("job_fault.nothing_common", patterns=[*patterns.values()])])
-    return found
+    return expanded
 
 
 def _placed(
@@ -135,12 +148,14 @@ def _placed(
     return PlacedTask(task, rank, step, task_id(begin, None, None, name))
 
 
-def _add(found: ExpandedTable, one: PlacedTask, lacking: Iterable[str]) -> None:
+def _add(expanded: ExpandedTable, placed: PlacedTask, lacking: Iterable[str]) -> None:
     """Add a task, or what its sides lack of it."""
-    task, paths = one.task, dict(zip(PATHS[one.task.action], one.task.paths, strict=True))
-    missing = [MissingSide(f"{task.id}-{key}", task.action, one.rank, one.step, key, paths[key]) for key in lacking]
-    found.missing.extend(missing)
-    found.tasks.extend([] if missing else [one])
+    task, paths = placed.task, dict(zip(PATHS[placed.task.action], placed.task.paths, strict=True))
+    missing = [
+        MissingSide(f"{task.id}-{key}", task.action, placed.rank, placed.step, key, paths[key]) for key in lacking
+    ]
+    expanded.missing.extend(missing)
+    expanded.tasks.extend([] if missing else [placed])
 
 
 def _faults(patterns: Mapping[str, str], sides: Mapping[str, Found], options: Mapping[str, Any]) -> Iterator[str]:
@@ -157,11 +172,13 @@ def _expected(table: Mapping[str, Any], sides: Iterable[Found]) -> list[Place]:
     """The places that any side has, of the ranks and steps that the table names, and what all sides lack of these."""
     found = dict.fromkeys(place for side in sides for place in side)
     ranks, steps = table.get("ranks"), table.get("steps")
-    kept = [one for one in found if (ranks is None or one[0] in ranks) and (steps is None or one[1] in steps)]
+    kept = [place for place in found if (ranks is None or place[0] in ranks) and (steps is None or place[1] in steps)]
     if ranks is None and steps is None:
         return kept
     there = {place[:2] for place in kept}
-    named = product(ranks or dict.fromkeys(one[0] for one in kept), steps or dict.fromkeys(one[1] for one in kept))
+    named = product(
+        ranks or dict.fromkeys(place[0] for place in kept), steps or dict.fromkeys(place[1] for place in kept)
+    )
     return kept + [(*numbers, "") for numbers in dict.fromkeys(named) if numbers not in there]
 
 
@@ -219,22 +236,19 @@ def line_of(text: str, table: str, index: int) -> int:
 @lru_cache(maxsize=1)
 def _beginnings(text: str) -> dict[str, list[int]]:
     """The lines on which each table and key begins."""
-    found: dict[str, list[int]] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        if name := _BEGINS.match(line):
-            found.setdefault(name[1] or name[2], []).append(number)
-    return found
+    lines = ((_BEGINS.match(line), number) for number, line in enumerate(text.splitlines(), 1))
+    return grouped((name[1] or name[2], number) for name, number in lines if name)
 
 
 def _faults_of_defaults(defaults: Mapping[str, Any], text: str) -> Iterator[str]:
-    for action, own in defaults.items():
+    for action, table in defaults.items():
         name, line = f"defaults.{action}", line_of(text, f"defaults.{action}", 0)
         if action not in OPTIONS:
             yield say("job_fault.unknown", line=line, name=name, allowed=[*OPTIONS])
-        elif not isinstance(own, dict):
+        elif not isinstance(table, dict):
             yield say("job_fault.no_table", line=line, table=name)
         else:
-            yield from _faults_of_keys(own, OPTIONS[action] | OF_JOB, name, line)
+            yield from _faults_of_keys(table, OPTIONS[action] | OF_JOB, name, line)
 
 
 def _faults_of_tables(action: str, tables: Any, text: str) -> Iterator[str]:
@@ -287,18 +301,9 @@ _TEXTS: Final = "texts"
 OPTIONS: Final[dict[str, dict[str, str]]] = {
     "diff": {"map": TEXT, "strip": _TEXTS, "key_a": TEXT, "key_b": TEXT},
     "forward": {"map": TEXT, "limit": "limits", "partial": "switch"},
-    "convert": {
-        "map": TEXT,
-        "family": TEXT,
-        "target": "target",
-        "layer": _TEXTS,
-        "strip": _TEXTS,
-        "key": TEXT,
-        "dtype": "dtype",
-        "max_shard_size": TEXT,
-        "verify": "switch",
-        "overwrite": "switch",
-    },
+    "convert": {"map": TEXT, "family": TEXT, "target": "target", "layer": _TEXTS, "strip": _TEXTS, "key": TEXT}
+    | {"parts": _TEXTS, "prefer": TEXT}
+    | {"dtype": "dtype", "dequantize": TEXT, "max_shard_size": TEXT, "verify": "switch", "overwrite": "switch"},
     "check": {"key": TEXT},
 }
 RANKS: Final = {"replicated": _TEXTS, "sharded": _TEXTS}

@@ -21,8 +21,8 @@ from align.checkpoints.thresholds import (
     MOST_COMPARED_PARTS,
     MOST_COMPARED_TENSORS,
 )
-from align.core.dtypes import is_float
-from align.core.progress import collector_paused
+from align.core.parameters import is_float
+from align.core.protocols import collector_paused
 from align.core.verdicts import ShownResult
 from align.errors import CannotRunError, SeveralEntriesError
 from align.rules.training_rules import part_by_name, stored_weight_rules
@@ -31,8 +31,7 @@ from align.words.catalogue import sentence
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from align.core.checkpoints import Checkpoint, Entry, StoredTensor
-    from align.core.parameters import Shape
+    from align.core.parameters import Checkpoint, Entry, Shape, StoredTensor
     from align.rules.training_rules import PartForm
 
     Tensors = Mapping[str, StoredTensor]
@@ -42,7 +41,8 @@ if TYPE_CHECKING:
 class TensorFacts:
     """One tensor of a checkpoint as its header tells it.
 
-    `contiguous` says whether its bytes lie in the file as they are in memory: in C order, not compressed.
+    `contiguous` says whether its bytes lie in the file as they are in memory: in C order, not compressed; of a tensor
+    that ranks wrote in pieces, whether those of each piece do.
     """
 
     name: str
@@ -121,7 +121,7 @@ def _described(checkpoint: Checkpoint) -> Inspection:
         metadata=checkpoint.metadata,
         key=checkpoint.key,
         entries=checkpoint.entries,
-        tensors=tuple(_facts(tensor) for tensor in tensors),
+        tensors=tuple(_facts(tensor, checkpoint.is_joined) for tensor in tensors),
         ties=tied_names(tensors),
         overlaps=overlapping_names(tensors),
         other={name: tensor.reason for name, tensor in checkpoint.odd.items()} | checkpoint.other,
@@ -142,8 +142,8 @@ def _undecided(checkpoint: Checkpoint, error: SeveralEntriesError) -> Inspection
     return replace(_described(nothing), key=None)
 
 
-def _facts(tensor: StoredTensor) -> TensorFacts:
-    contiguous = tensor.extent is not None or bool(tensor.pieces) or tensor.nbytes == 0
+def _facts(tensor: StoredTensor, is_joined: bool) -> TensorFacts:
+    contiguous = is_joined or tensor.extent is not None or bool(tensor.pieces) or tensor.nbytes == 0
     return TensorFacts(tensor.name, tensor.shape, tensor.dtype, tensor.nbytes, contiguous)
 
 
@@ -198,7 +198,8 @@ def packed_weights(checkpoint: Checkpoint) -> list[PackedWeight]:
                 companions = tuple(module + dot + below for below in own)
                 found.append(PackedWeight(name, tensor.dtype, companions, form.key))
                 break
-    return found
+    beside = {name for one in found for name in one.companions}
+    return [one for one in found if one.name not in beside]
 
 
 def packed_error(checkpoint: Checkpoint, packed: Sequence[PackedWeight]) -> CannotRunError:
@@ -299,6 +300,8 @@ def _is_one(tensor: StoredTensor) -> bool:
 
 
 def _part_error(path: Path, checkpoint: Checkpoint, *, compare: bool) -> CannotRunError | None:
+    if checkpoint.is_joined:
+        return None
     if by_name := part_by_name(path):
         return CannotRunError.of(f"part_of_model.{by_name}", path=path, others=[], told="")
     if sizes := {name: size for name, size in checkpoint.told_parts.items() if size > 1}:

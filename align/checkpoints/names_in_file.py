@@ -16,7 +16,8 @@ from math import prod
 from typing import TYPE_CHECKING, Final, Literal
 
 from align.checkpoints.thresholds import FEWEST_COPIES, FEWEST_STATES
-from align.core.dtypes import INTEGERS, is_float
+from align.core.align_sequences import grouped
+from align.core.parameters import INTEGERS, is_float
 from align.errors import UsageError
 from align.rules.training_rules import training_state_rules
 from align.words.catalogue import say, sentence
@@ -24,9 +25,8 @@ from align.words.catalogue import say, sentence
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from align.core.checkpoints import Checkpoint, StoredTensor
     from align.core.name_map import Fill, NameMap
-    from align.core.parameters import Shape
+    from align.core.parameters import Checkpoint, Shape, StoredTensor
     from align.rules.layer_rules import TargetFamily
     from align.rules.training_rules import OptimizerState, TrainingStateRules
 
@@ -46,12 +46,16 @@ Reason = Literal[
     "a count of steps or epochs",
     "a wrapper's count of averaged models",
     "averaged copies (EMA) of other weights",
+    "weights in whose place their averaged copies (EMA) are taken",
+    "what a module keeps beside its parameters (get_extra_state)",
 ]  # by which records are read back
 STATE: Final = "optimizer state"
 COUNT: Final = "a count of steps or epochs"
 COUNTER: Final = "a wrapper's count of averaged models"
 AVERAGED: Final = "averaged copies (EMA) of other weights"
-REASONS: frozenset[Reason] = frozenset({STATE, COUNT, COUNTER, AVERAGED})
+REPLACED: Final = "weights in whose place their averaged copies (EMA) are taken"
+EXTRA: Final = "what a module keeps beside its parameters (get_extra_state)"
+REASONS: frozenset[Reason] = frozenset({STATE, COUNT, COUNTER, AVERAGED, REPLACED, EXTRA})
 
 
 def source_framework(metadata: Mapping[str, str], names: Iterable[str]) -> tuple[FrameworkName, list[str]]:
@@ -69,7 +73,7 @@ def source_framework(metadata: Mapping[str, str], names: Iterable[str]) -> tuple
         for name in names:
             prefix, _, attribute = name.rpartition(".")
             groups.setdefault(prefix, set()).add(attribute)
-        if any(own >= PAIR_OF_MINDSPORE for own in groups.values()):
+        if any(own >= PAIR_OF_MINDSPORE for own in groups.values()) and not newer_norm_names(names):
             telling = sorted(PAIR_OF_MINDSPORE)
     return "mindspore" if telling else "torch", telling
 
@@ -77,6 +81,23 @@ def source_framework(metadata: Mapping[str, str], names: Iterable[str]) -> tuple
 def declared_framework(metadata: Mapping[str, str]) -> FrameworkName | None:
     """Whose names a file says that it has, None where it does not say."""
     return _FORMATS.get(metadata.get("format", ""))
+
+
+_OLD_NORM = re.compile(r"(.*\bLayerNorm)\.(gamma|beta)")
+_NEW_NORM = {"gamma": "weight", "beta": "bias"}
+
+
+def newer_norm_names(names: Iterable[str]) -> dict[str, str]:
+    """Older name -> newer name of scales and shifts in files of the first versions of transformers, BERT's among them.
+
+    They were called as in TensorFlow (`LayerNorm.gamma`). MindSpore's layers are called so too, but then an embedding
+    has an `embedding_table`, and not a `weight`.
+    """
+    names = [*names]
+    old = {name: f"{found[1]}.{_NEW_NORM[found[2]]}" for name in names if (found := _OLD_NORM.fullmatch(name))}
+    if not old or any(name.rpartition(".")[2] in NAMES_OF_MINDSPORE for name in names):
+        return {}
+    return old if any(name.endswith("_embeddings.weight") for name in names) else {}
 
 
 def state_beside_weights(checkpoint: Checkpoint) -> dict[str, str]:
@@ -93,11 +114,10 @@ def state_beside_weights(checkpoint: Checkpoint) -> dict[str, str]:
 
 def training_notes(checkpoint: Checkpoint) -> Iterator[str]:
     """One line for each kind of what training left among the weights."""
-    reasons: dict[str, list[str]] = {}
-    for name, reason in state_beside_weights(checkpoint).items():
-        reasons.setdefault(reason, []).append(name)
-    for reason, found in reasons.items():
-        yield sentence("checkpoint_note.no_weights", reason=reason, count=len(found), names=found)
+    state = state_beside_weights(checkpoint)
+    for reason in dict.fromkeys(state.values()):
+        names = [name for name in state if state[name] == reason]
+        yield sentence("checkpoint_note.no_weights", reason=reason, count=len(names), names=names)
 
 
 def is_count(tensor: StoredTensor) -> bool:
@@ -112,9 +132,15 @@ def training_state(tensors: Tensors, rules: TrainingStateRules, framework: Frame
     """
     found = dict.fromkeys(averaged_copies(tensors, rules), AVERAGED)
     found |= dict.fromkeys(_counters(tensors, rules), COUNTER)
+    found |= {name: EXTRA for name in tensors if is_extra_state(name)}
     if framework == "mindspore":
         found |= dict.fromkeys(_optimizer_state(tensors, rules), STATE)
     return {name: found[name] for name in tensors if name in found}
+
+
+def is_extra_state(name: str) -> bool:
+    """Whether torch keeps under this name what a module adds to its state_dict by itself, such as scales of float8."""
+    return name.rpartition(".")[2] == "_extra_state"
 
 
 def averaged_copies(tensors: Tensors, rules: TrainingStateRules) -> dict[str, str]:
@@ -186,7 +212,6 @@ def _is_averaged(tensor: StoredTensor) -> bool:
 
 
 def _common_path(names: Sequence[str]) -> str:
-    """The path, with its dot, of the innermost module that holds all of these."""
     paths = [name.split(".")[:-1] for name in names]
     shared = [parts[0] for parts in takewhile(lambda one: len({*one}) == 1, zip(*paths, strict=False))]
     return "".join(f"{part}." for part in shared)
@@ -234,7 +259,7 @@ def _states(tensors: Tensors, optimizer: OptimizerState) -> dict[str, dict[str, 
 
 def _split(tensors: Tensors, affix: str) -> Iterator[tuple[str, str, str]]:
     """Names with the affix at the start of a part, what stands before it and what comes after it."""
-    for name in tensors:
+    for name in tensors if affix in "\n".join(tensors) else ():
         place = name.find(affix)
         while place > 0 and name[place - 1] != ".":
             place = name.find(affix, place + 1)
@@ -254,11 +279,12 @@ def _is_sure(groups: Mapping[str, Mapping[str, str]], numbered: bool) -> bool:
 
 
 def _numbers(tensors: Tensors, rules: TrainingStateRules) -> list[str]:
+    last = {name.rpartition(".")[2] for name in tensors}
+    numbers = {word for word in last if any(fnmatchcase(word, one) for one in rules.numbers)}
     return [
         name
         for name, tensor in tensors.items()
-        if len(tensor.shape) <= 1
-        and (_counts_alone(tensor, rules) or any(fnmatchcase(name.rpartition(".")[2], one) for one in rules.numbers))
+        if len(tensor.shape) <= 1 and (_counts_alone(tensor, rules) or name.rpartition(".")[2] in numbers)
     ]
 
 
@@ -428,7 +454,6 @@ def _has_wrappers(names: Iterable[str]) -> bool:
 
 
 def _children(names: Iterable[str]) -> dict[tuple[str, ...], set[str]]:
-    """What stands in each place of the tree."""
     children: dict[tuple[str, ...], set[str]] = {}
     for name in names:
         parts = tuple(name.split("."))
@@ -460,10 +485,7 @@ def without_prefixes_of_all(sides: Sequence[Iterable[str]], prefixes: Sequence[s
     """The same for several files: a prefix may be that of any of them."""
     wanted = [prefix if prefix.endswith(".") else f"{prefix}." for prefix in prefixes]
     used: set[str] = set()
-    found: list[dict[str, list[str]]] = [{} for _ in sides]
-    for names, new_names in zip(sides, found, strict=True):
-        for name in names:
-            new_names.setdefault(_stripped(name, wanted, used), []).append(name)
+    found = [grouped((_stripped(name, wanted, used), name) for name in names) for names in sides]
     faults = [say("naming_usage.no_such_prefix", prefix=prefix) for prefix in wanted if prefix not in used]
     groups = [item for new_names in found for item in new_names.items()]
     faults += [say("naming_usage.same_names", same=same, new=new) for new, same in groups if len(same) > 1]
@@ -498,3 +520,13 @@ def _stripped(name: str, prefixes: Sequence[str], used: set[str]) -> str:
         used.add(prefix)
         name = name.removeprefix(prefix)
     return name
+
+
+# What torch.nn.utils.parametrizations calls the parts of a weight, and what its weight_norm and spectral_norm did.
+_NEWER_PARTS = {"original0": "_g", "original1": "_v", "original": "_orig", "0._u": "_u", "0._v": "_v"}
+_NEWER = re.compile(r"\bparametrizations\.(\w+)\.(original[01]?|0\._[uv])$")
+
+
+def older_part_name(name: str) -> str:
+    """The name of a part of a weight as torch 1 has it: `fc.parametrizations.weight.original0` is `fc.weight_g`."""
+    return _NEWER.sub(lambda found: f"{found[1]}{_NEWER_PARTS[found[2]]}", name)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.checkpoints.extents import file_state, mapped
+from align.checkpoints.foreign_files import foreign_file
 from align.checkpoints.pickled_tensors import Made, mapping_of, read_pickle
 from align.checkpoints.sound_records import (
     MAGIC,
@@ -37,13 +38,18 @@ from align.checkpoints.thresholds import (
     LONGEST_PICKLE_BYTES,
     MOST_SHARDS,
 )
-from align.checkpoints.torch_entries import choose_entry, describe_plain, read_others, read_tensors
+from align.checkpoints.torch_entries import StoredTreeReader, choose_entry, read_others, read_tensors
 from align.core.atomic_files import existing_file
-from align.core.checkpoints import Checkpoint, Extent, OddTensor, StoredTensor, require_plain
-from align.core.dtypes import dtype_name, in_numpy, numpy_dtype
-from align.core.import_user_code import put_first
-from align.core.progress import collector_paused
-from align.core.registry import check_packages, checkpoint_formats, tensor_files, trusted_loaders
+from align.core.load_code import (
+    check_packages,
+    checkpoint_formats,
+    folder_formats,
+    put_first,
+    tensor_files,
+    trusted_loaders,
+)
+from align.core.parameters import Checkpoint, Extent, StoredTensor, dtype_name, in_numpy, numpy_dtype, require_plain
+from align.core.protocols import collector_paused
 from align.errors import (
     CannotRunError,
     HostileFileError,
@@ -55,29 +61,23 @@ from align.errors import (
     UsageError,
 )
 from align.rules.training_rules import part_by_name, part_of_model
-from align.words.catalogue import say, sentence, texts
-from align.words.message_words import counted, printable
+from align.words.catalogue import counted, printable, say, sentence, texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from align.checkpoints.sound_records import NpyHeader
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.protocols import CheckpointFormat
 
 
 WEIGHT_MAP = "weight_map"
 PIECE = ".distcp"  # of a file that torch.distributed.checkpoint writes
 OPTIMIZER_PART = "optimizer_states"
-INDEX_NAMES = ("*.index.json", "param_name_map.json")
+MINDSPORE_INDEX = "param_name_map.json"
+UNLISTED = "hyper_param.safetensors"  # what `mindspore.unified_safetensors` puts beside it, and does not list
+INDEX_NAMES = ("*.index.json", MINDSPORE_INDEX)
 CONTROLS = frozenset(range(32)) - frozenset(b"\t\n\r")  # JSON has none of them outside of escapes
 SHARD_NAME = re.compile(r"-[0-9]{5}-of-([0-9]{5})(?![0-9])")
-# How what lies in the place of a checkpoint starts when it was not fetched.
-NOT_FETCHED = {
-    b"version https://git-lfs": "checkpoint_file.lfs_pointer",
-    b"<!doctype html": "checkpoint_file.web_page",
-    b"<html": "checkpoint_file.web_page",
-}
 
 
 @collector_paused()
@@ -97,13 +97,15 @@ def open_checkpoint(path: Path | str, key: str | None = None, *, odd_too: bool =
     """
     path = Path(path)
     try:
+        if (parts := _open_parts(path, key, odd_too)) is not None:
+            return parts
         found = existing_file(_checkpoint_in(path) if path.is_dir() else path, "checkpoint")
         open_file = partial(_open_file, key=key, odd_too=odd_too)
         if _is_index(_head(found)):
             return _open_sharded(found, open_file)
         opened = open_file(found)
         elsewhere = tuple(name for name in _names_beside(found) if name not in opened.tensors)
-        return replace(opened, notes=tuple(_shard_note(found)), elsewhere=elsewhere)
+        return replace(opened, notes=(*opened.notes, *_shard_note(found)), elsewhere=elsewhere)
     except OSError as error:
         raise NotACheckpointError(path, error.strerror or str(error)) from error
     except MemoryError as error:
@@ -133,18 +135,29 @@ def printable_checkpoint(checkpoint: Checkpoint) -> Checkpoint:
     )
 
 
+def _open_parts(path: Path, key: str | None, odd_too: bool) -> Checkpoint | None:
+    """What ranks of a training wrote in parts, as one checkpoint; None if there is nothing of the kind."""
+    for plugin in folder_formats().values():
+        known = path.is_dir() or (path.name in plugin.file_names and path.is_file())
+        if known and (place := plugin.find(path)) is not None:
+            found = printable_checkpoint(plugin.read(place, key))
+            states = {file: file_state(file) for file in found.all_files}
+            return replace(found if odd_too else require_plain(found), states=states)
+    return None
+
+
 def _open_file(path: Path, key: str | None, odd_too: bool) -> Checkpoint:
-    _refuse_distributed(path, path.parent, path)
+    if path.suffix == PIECE:
+        raise CannotRunError.of("unfinished.distributed_piece", path=path, folder=path.parent)
     states, head = {path: file_state(path)}, _head(path)
-    for plugin in checkpoint_formats().values():
+    suffix = path.suffix.lower()  # says who is asked first, and no more
+    for plugin in sorted(checkpoint_formats().values(), key=lambda one: suffix not in one.suffixes):
         if plugin.recognizes(path, head):
             found = printable_checkpoint(_read_by(plugin, path, key))
             states |= {other: file_state(other) for other in found.all_files if other != path}
             return replace(found if odd_too else require_plain(found), states=states)
-    for start, fault in NOT_FETCHED.items():
-        if head.lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith(start):
-            reason, hint = texts(fault)
-            raise NotACheckpointError(path, reason, hint=hint)
+    if (foreign := foreign_file(path, head)) is not None:
+        raise foreign
     reason = say("checkpoint_file.unknown_format") if head else say("checkpoint_file.empty")
     raise NotACheckpointError(
         path, reason, [f"{p.name} ({' '.join(p.suffixes)})" for p in checkpoint_formats().values()]
@@ -159,12 +172,6 @@ def _read_by(plugin: CheckpointFormat, path: Path, key: str | None) -> Checkpoin
         if part := part_by_name(path):
             raise CannotRunError.of(f"part_of_model.{part}", path=path, others=[], told="") from error
         raise
-
-
-def _refuse_distributed(path: Path, folder: Path, given: Path) -> None:
-    """Raise CannotRunError for what torch.distributed.checkpoint writes; `given` is what the user named."""
-    if path.suffix == PIECE or (path.name == ".metadata" and any(folder.glob(f"*{PIECE}"))):
-        raise CannotRunError.of("unfinished.distributed_folder", path=given, folder=folder)
 
 
 def _head(path: Path) -> bytes:
@@ -191,6 +198,9 @@ def _open_sharded(index: Path, open_file: Callable[[Path], Checkpoint]) -> Check
     weight_map = _read_weight_map(index)
     for name in dict.fromkeys(weight_map.values()):
         merged.add(name, open_file)
+    if index.name == MINDSPORE_INDEX and (index.parent / UNLISTED).is_file():
+        merged.add(UNLISTED, open_file)
+        weight_map |= {name: UNLISTED for name, shard in merged.tensors if shard == UNLISTED}
     if problems := [*merged.problems, *_index_faults(weight_map, merged)]:
         raise ShardsError(index, problems)
     tensors = {place[0]: merged.tensors[place] for place in weight_map.items() if place in merged.tensors}
@@ -200,15 +210,14 @@ def _open_sharded(index: Path, open_file: Callable[[Path], Checkpoint]) -> Check
 def _checkpoint_in(folder: Path) -> Path:
     """The one index of a folder, or its one checkpoint file, by name; the shards of an index go with it.
 
-    An optimizer's parts are none. Raises UsageError for several, NotACheckpointError for none, CannotRunError for the
-    folder of a distributed checkpoint.
+    An optimizer's parts are none. Raises UsageError for several, NotACheckpointError for none, CannotRunError for parts
+    of one that no reader of folders has put together.
     """
-    for piece in (*folder.glob(f"*{PIECE}"), *folder.glob(f"*/*{PIECE}")):
-        _refuse_distributed(piece, piece.parent, folder)
     suffixes = {suffix for plugin in checkpoint_formats().values() for suffix in plugin.suffixes}
     indexes = {index: _shards_of(index) for index in _indexes_in(folder)}
     beside = folder.iterdir() if all(indexes.values()) else ()  # what belongs to an unsound index is not known
-    shards = set().union(*indexes.values())
+    shards = {UNLISTED} if any(index.name == MINDSPORE_INDEX for index in indexes) else set()
+    shards = shards.union(*indexes.values())
     files = (path for path in beside if path.suffix.lower() in suffixes and path.name not in shards)
     found = sorted(path for path in (*indexes, *files) if path.is_file() and not path.name.startswith("."))
     parts = {path: part for path in found if (part := part_by_name(path))}
@@ -261,7 +270,6 @@ def _indexes_in(folder: Path) -> list[Path]:
 
 
 def _shards_of(index: Path) -> set[str]:
-    """Names of the shards that an index lists; none if it cannot be read."""
     try:
         return set(_read_weight_map(index).values())
     except (NotACheckpointError, OSError):
@@ -434,8 +442,7 @@ def array_of_bytes(path: Path, name: str, data: bytes) -> Array:
     header = read_npy_header(path, name, len(data), lambda count: data[:count])
     if header.dtype.kind in "SU":
         raise UnsupportedCheckpointError(path, *texts("single_file.no_tensor"))
-    value: Array = np.ndarray(header.shape, header.dtype, data, header.length, order="F" if header.fortran else "C")
-    return value.astype(numpy_dtype(dtype_name(header.dtype)), copy=False)
+    return header.array(data, header.length)
 
 
 def _npy(path: Path, more: Any, head: bytes) -> StoredTensor:
@@ -448,13 +455,8 @@ def _npy(path: Path, more: Any, head: bytes) -> StoredTensor:
     extent = Extent(path, header.length, size - header.length)
     if header.dtype == little and rows_first:
         return StoredTensor(path.name, shape, dtype, mapped(extent, shape, dtype), extent)
-    return StoredTensor(path.name, shape, dtype, lambda: _other_order(header, extent))
-
-
-def _other_order(header: NpyHeader, extent: Extent) -> Array:
-    raw = mapped(extent, (extent.nbytes,), "uint8")()
-    value: Array = np.ndarray(header.shape, header.dtype, raw.data, order="F" if header.fortran else "C")
-    return value.astype(numpy_dtype(dtype_name(header.dtype)), copy=False)
+    raw = mapped(extent, (extent.nbytes,), "uint8")
+    return StoredTensor(path.name, shape, dtype, lambda: header.array(raw().data))
 
 
 # Opening a file that only its own code can: whole pickled modules, TorchScript, the oldest form of torch.save.
@@ -485,7 +487,7 @@ def open_trusted(path: Path | str, key: str | None = None, *, odd_too: bool = Fa
     loader = trusted_loaders()["torch"]
     check_packages(loader)
     put_first(Path.cwd())
-    tree, look = loader.load_trusted(path), _LoadedTreeReader()
+    tree, look = loader.load_trusted(path), StoredTreeReader(path)
     chosen = choose_entry(path, tree, look, key)
     tensors, odd = read_tensors(chosen, look, lambda _, tensor: tensor)
     others, counts = read_others(path, tree, chosen, {*tensors, *odd}, look)
@@ -494,32 +496,6 @@ def open_trusted(path: Path | str, key: str | None = None, *, odd_too: bool = Fa
         path, loader.name, tensors, {"format": "pt"}, others, counts, chosen.key, chosen.entries, odd=odd, notes=notes
     )
     return printable_checkpoint(found if odd_too else require_plain(found))
-
-
-class _LoadedTreeReader:
-    """Looks at a tree of plain data and tensors in memory."""
-
-    def mapping(self, value: Any) -> dict[Any, Any] | None:
-        return value if isinstance(value, dict) else None
-
-    def is_tensor(self, value: Any) -> bool:
-        return isinstance(value, (StoredTensor, OddTensor))
-
-    def size(self, _name: str, tensor: Any) -> tuple[int, int]:
-        return (0, 0) if isinstance(tensor, OddTensor) else (tensor.load().size, tensor.nbytes)
-
-    def module(self, _value: Any) -> str:
-        return ""
-
-    def describe(self, value: Any) -> str:
-        if isinstance(value, StoredTensor):
-            return sentence("entry_note.tensor", shape=str(value.shape))
-        return "tensor" if isinstance(value, OddTensor) else describe_plain(value)
-
-    def parts(self, value: Any) -> Iterable[Any]:
-        if isinstance(value, dict):
-            return value.values()
-        return value if isinstance(value, list) else ()
 
 
 # Settings that `torch.save` kept, such as training_args.bin: the pickle is looked at and never run.

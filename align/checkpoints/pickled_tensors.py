@@ -23,7 +23,7 @@ from align.checkpoints.thresholds import (
     MOST_OPCODES,
     MOST_REPEATED_BYTES,
 )
-from align.core.dtypes import numpy_dtype
+from align.core.parameters import numpy_dtype
 from align.core.thresholds import MOST_AXES
 from align.errors import HostileFileError, NotACheckpointError
 from align.words.catalogue import say, texts
@@ -367,53 +367,27 @@ def _ignore(_machine: _Machine, _argument: Any = None) -> None:
 
 
 _ACTIONS: dict[str, Callable[[_Machine], object]] = {
-    "STOP": _ignore,
-    "NONE": lambda m: m.stack.append(None),
-    "NEWTRUE": lambda m: m.stack.append(True),
-    "NEWFALSE": lambda m: m.stack.append(False),
-    "EMPTY_LIST": lambda m: m.stack.append([]),
-    "EMPTY_TUPLE": lambda m: m.stack.append(()),
-    "EMPTY_DICT": lambda m: m.stack.append({}),
-    "EMPTY_SET": lambda m: m.make(SET, ()),
-    "MARK": _mark,
-    "POP": lambda m: m.stack.pop(),
-    "POP_MARK": lambda m: m.popped_mark(),
-    "DUP": lambda m: m.stack.append(m.stack[-1]),
-    "MEMOIZE": lambda m: _put(m, len(m.memo)),
-    "LIST": lambda m: m.push(m.popped_mark()),
+    "STOP": _ignore, "MARK": _mark, "POP": lambda m: m.stack.pop(), "POP_MARK": lambda m: m.popped_mark(),
+    "NONE": lambda m: m.stack.append(None), "DUP": lambda m: m.stack.append(m.stack[-1]),
+    "NEWTRUE": lambda m: m.stack.append(True), "NEWFALSE": lambda m: m.stack.append(False),
+    "EMPTY_LIST": lambda m: m.stack.append([]), "EMPTY_TUPLE": lambda m: m.stack.append(()),
+    "EMPTY_DICT": lambda m: m.stack.append({}), "EMPTY_SET": lambda m: m.make(SET, ()),
+    "MEMOIZE": lambda m: _put(m, len(m.memo)), "LIST": lambda m: m.push(m.popped_mark()),
     "TUPLE": lambda m: m.push(tuple(m.popped_mark())),
-    "TUPLE1": _tuple_of(1),
-    "TUPLE2": _tuple_of(2),
-    "TUPLE3": _tuple_of(3),
-    "FROZENSET": _frozen_set,
-    "DICT": _dict,
-    "SETITEM": lambda m: m.set_items(m.popped(2)),
-    "SETITEMS": lambda m: m.set_items(m.popped_mark()),
-    "APPEND": lambda m: m.add_elements(m.popped(1)),
-    "APPENDS": lambda m: m.add_elements(m.popped_mark()),
-    "ADDITEMS": lambda m: m.add_elements(m.popped_mark()),
-    "STACK_GLOBAL": lambda m: m.name_global(*m.popped(2)),
-    "REDUCE": _reduce,
-    "NEWOBJ": _reduce,
-    "NEWOBJ_EX": _new_with_keywords,
-    "OBJ": _object,
-    "BUILD": _build,
+    "TUPLE1": _tuple_of(1), "TUPLE2": _tuple_of(2), "TUPLE3": _tuple_of(3),
+    "FROZENSET": _frozen_set, "DICT": _dict,
+    "SETITEM": lambda m: m.set_items(m.popped(2)), "SETITEMS": lambda m: m.set_items(m.popped_mark()),
+    "APPEND": lambda m: m.add_elements(m.popped(1)), "APPENDS": lambda m: m.add_elements(m.popped_mark()),
+    "ADDITEMS": lambda m: m.add_elements(m.popped_mark()), "STACK_GLOBAL": lambda m: m.name_global(*m.popped(2)),
+    "REDUCE": _reduce, "NEWOBJ": _reduce, "NEWOBJ_EX": _new_with_keywords, "OBJ": _object, "BUILD": _build,
     "BINPERSID": lambda m: m.refer(m.stack.pop()),
-}
+}  # fmt: skip
 # Those with an argument; all that are not named here push it.
 _TAKING: dict[str, Callable[[_Machine, Any], object]] = {
-    "PROTO": _ignore,
-    "FRAME": _ignore,
-    "GET": _get,
-    "BINGET": _get,
-    "LONG_BINGET": _get,
-    "PUT": _put,
-    "BINPUT": _put,
-    "LONG_BINPUT": _put,
-    "GLOBAL": lambda m, argument: m.name_global(*argument.split(" ", 1)),
-    "INST": _instance,
+    "PROTO": _ignore, "FRAME": _ignore, "GET": _get, "BINGET": _get, "LONG_BINGET": _get, "PUT": _put, "BINPUT": _put,
+    "LONG_BINPUT": _put, "GLOBAL": lambda m, argument: m.name_global(*argument.split(" ", 1)), "INST": _instance,
     "PERSID": lambda m, argument: m.refer(argument),
-}
+}  # fmt: skip
 _READER_OF = [READERS.get(code) for code in range(256)]
 _ACTION_OF = [_ACTIONS.get(NAMES.get(code, ""), partial(_refuse, code=code)) for code in range(256)]
 _ACTION_WITH = [_TAKING.get(NAMES.get(code, ""), _Machine.push) for code in range(256)]
@@ -434,6 +408,7 @@ UNTYPED = Global("torch.storage", "UntypedStorage")
 DTYPES = {
     "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "uint16",
     "uint32", "uint64", "bool", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2",
+    "float8_e8m0fnu",
 }  # fmt: skip
 PLAIN_TYPES = frozenset(("torch.Tensor", "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer"))
 # torch_npu writes a plain tensor's bytes and a device format, which only a device needs.

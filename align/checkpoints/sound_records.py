@@ -10,14 +10,16 @@ model hub's cache (`blobs`) that the folder is a snapshot of (below `snapshots`)
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
+import os
 import re
 import struct
 import zipfile
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import prod
 from stat import S_ISREG
@@ -31,12 +33,12 @@ from align.checkpoints.thresholds import (
     LONGEST_NPY_HEADER_BYTES,
     MOST_ARRAY_ELEMENTS,
     MOST_DEFLATED,
+    MOST_MEMBERS_SHOWN,
     PACKED_BLOCK_BYTES,
     SPARE_JSON_MARKS,
     USUAL_NPY_HEADER_BYTES,
 )
-from align.core.checkpoints import Checksum, Extent
-from align.core.dtypes import dtype_name
+from align.core.parameters import Checksum, Extent, dtype_name, numpy_dtype
 from align.core.thresholds import BLOCK_BYTES, MOST_AXES
 from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
 from align.words.catalogue import say, texts
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
     from io import RawIOBase
     from pathlib import Path
 
-    from align.core.parameters import Shape
+    from align.core.parameters import Array, Shape
 
 
 LEAST_BYTES = {b"{": 40, b"[": 20, b":": 20, b",": 12}
@@ -158,7 +160,6 @@ class FilesBeside:
 
 
 def _is_regular(file: Path) -> bool:
-    """Whether it is a plain file and no link."""
     try:
         return S_ISREG(file.lstat().st_mode)
     except (OSError, ValueError):
@@ -166,7 +167,6 @@ def _is_regular(file: Path) -> bool:
 
 
 def _homes(path: Path) -> Iterator[Path]:
-    """The folders in which links may end."""
     folder = path.parent.resolve()
     yield folder
     yield path.resolve().parent
@@ -203,6 +203,12 @@ class Record:
     crc: int
     compressed: bool
 
+    def moved(self, start: int) -> Record:
+        """The record of an archive that begins at `start` of its file."""
+        checksum = self.extent.checksum
+        checksum = None if checksum is None else replace(checksum, offset=checksum.offset + start)
+        return replace(self, extent=replace(self.extent, offset=self.extent.offset + start, checksum=checksum))
+
 
 def first_record_name(head: bytes) -> str:
     """Name of the record that starts with a file's first bytes, "" if none does; for telling formats apart."""
@@ -212,17 +218,30 @@ def first_record_name(head: bytes) -> str:
     return head[LOCAL_HEADER.size : LOCAL_HEADER.size + length].decode("utf-8", "replace")
 
 
-def zip_records(path: Path) -> dict[str, Record]:
-    """Read the directory of a zip file, in its order; raises NotACheckpointError or HostileFileError."""
+def zip_records(path: Path, part: Extent | None = None) -> dict[str, Record]:
+    """Read the directory of a zip file, or of one that is a part of a file, in its order.
+
+    Raises NotACheckpointError or HostileFileError.
+    """
+    start = 0 if part is None else part.offset
     try:
-        with _Directory(path) as stream, zipfile.ZipFile(stream) as archive:
+        with _Directory(path, part) as stream, zipfile.ZipFile(stream) as archive:
             infos, end = archive.infolist(), archive.start_dir
             is_checked = any(info.CRC for info in infos)  # torch can leave all of them out
             records = [_record(path, stream, info, is_checked) for info in infos]
     except (zipfile.BadZipFile, NotImplementedError, struct.error, ValueError, OverflowError) as error:
         raise NotACheckpointError(path, say("zip_file.damaged", error=error)) from error
     _check_layout(path, infos, records, end)
-    return {record.name: record for record in records}
+    return {record.name: record.moved(start) for record in records} if start else {r.name: r for r in records}
+
+
+def zip_names(path: Path) -> list[str]:
+    """The names in the directory of a zip file, whose records are not looked at; raises as `zip_records`."""
+    try:
+        with _Directory(path) as stream, zipfile.ZipFile(stream) as archive:
+            return archive.namelist()
+    except (zipfile.BadZipFile, NotImplementedError, struct.error, ValueError, OverflowError) as error:
+        raise NotACheckpointError(path, say("zip_file.damaged", error=error)) from error
 
 
 def record_checksums(records: Mapping[str, Record]) -> tuple[Extent, ...]:
@@ -230,11 +249,14 @@ def record_checksums(records: Mapping[str, Record]) -> tuple[Extent, ...]:
     return tuple(record.extent for record in records.values() if record.extent.checksum is not None)
 
 
-def read_record(record: Record, limit: int | None = None) -> bytes:
-    """Read a record's content, or its first `limit` bytes; raises what `record_pieces` raises."""
+def read_record(record: Record, limit: int | None = None, stream: RawIOBase | None = None) -> bytes:
+    """Read a record's content, or its first `limit` bytes; raises what `record_pieces` raises.
+
+    `stream` is the file where it is open already: to open it for each of many records takes longer than to read them.
+    """
     wanted = record.size if limit is None else min(limit, record.size)
     raw = bytearray()
-    for piece in record_pieces(record, wanted):
+    for piece in record_pieces(record, wanted, stream):
         raw += piece
         if limit is not None and len(raw) >= wanted:
             break
@@ -242,14 +264,14 @@ def read_record(record: Record, limit: int | None = None) -> bytes:
     return bytes(raw)
 
 
-def record_pieces(record: Record, first: int = BLOCK_BYTES) -> Iterator[bytes]:
+def record_pieces(record: Record, first: int = BLOCK_BYTES, opened: RawIOBase | None = None) -> Iterator[bytes]:
     """Yield a record's content in pieces of at most 1 MiB; of one that is not compressed the first has `first` bytes.
 
     What is compressed is unpacked to its claimed size at most, and the crc is checked at the end. Raises
     NotACheckpointError if the content is not what the directory says.
     """
     path, left = record.extent.path, record.size
-    with path.open("rb", buffering=0) as stream:
+    with path.open("rb", buffering=0) if opened is None else contextlib.nullcontext(opened) as stream:
         stream.seek(record.extent.offset)
         for piece in _unpacked(record, stream) if record.compressed else _stored(record, stream, first):
             left -= len(piece)
@@ -293,11 +315,47 @@ def _decompress(record: Record, machine: zlib._Decompress, raw: bytes, most: int
         ) from error
 
 
+class _Part(io.RawIOBase):
+    """The bytes of an extent as a file of their own."""
+
+    def __init__(self, part: Extent) -> None:
+        self._stream = io.FileIO(part.path)
+        self._part, self._at = part, 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Go to a place; raises ValueError for one before the first byte."""
+        at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._part.nbytes}[whence]
+        if at < 0:
+            raise ValueError(at)
+        self._at = at
+        return at
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read what lies inside of the extent."""
+        wanted = max(min(len(buffer), self._part.nbytes - self._at), 0)
+        count = os.preadv(self._stream.fileno(), [memoryview(buffer)[:wanted]], self._part.offset + self._at)
+        self._at += count
+        return count
+
+    def close(self) -> None:
+        """Close the file too."""
+        self._stream.close()
+        super().close()
+
+
 class _Directory(io.BufferedReader):
     """A zip file whose directory is read only if it has a sound length: its records would fill the memory."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(io.FileIO(path))
+    def __init__(self, path: Path, part: Extent | None = None) -> None:
+        super().__init__(io.FileIO(path) if part is None else _Part(part))
         self._path = path
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -448,6 +506,11 @@ class NpyHeader:
     fortran: bool
     length: int
 
+    def array(self, data: bytes | memoryview, start: int = 0) -> Array:
+        """The array whose bytes begin at `start` of these; in little-endian order."""
+        value: Array = np.ndarray(self.shape, self.dtype, data, start, order="F" if self.fortran else "C")
+        return value.astype(numpy_dtype(dtype_name(self.dtype)), copy=False)
+
 
 def read_npy_header(path: Path, name: str, size: int, read: Callable[[int], bytes]) -> NpyHeader:
     """Parse the header of the array `name` of `size` bytes, of which `read` gives the first few.
@@ -483,3 +546,32 @@ def _check_header(path: Path, name: str, size: int, header: NpyHeader) -> None:
         raise NotACheckpointError(path, say("npz_file.other_size", name=name, size=size, expected=expected))
     if header.dtype.kind not in "SU" and dtype_name(header.dtype) not in DTYPES:
         raise UnsupportedCheckpointError(path, *texts("npz_file.unknown_dtype", name=name, dtype=header.dtype.str))
+
+
+# Tar files: only the names of their first members are looked at.
+
+TAR_BLOCK, TAR_MARK, TAR_AT = 512, b"ustar", 257  # format: of a tar file, POSIX.1-1988
+
+
+def names_in_tar(path: Path, head: bytes) -> set[str]:
+    """Names of the first members of a tar file, none for any other; sizes that it claims move the place alone."""
+    return {*_tar_members(path)} if is_tar(head) else set()
+
+
+def _tar_members(path: Path) -> Iterator[str]:
+    at = 0
+    with path.open("rb") as stream:
+        for _ in range(MOST_MEMBERS_SHOWN):
+            stream.seek(at)
+            block = stream.read(TAR_BLOCK)
+            size = block[124:135].strip(b" \0")
+            if not is_tar(block) or not size.isdigit() or set(size) & set(b"89"):
+                return
+            name = block[:100].rstrip(b"\0").decode("utf-8", "replace")
+            yield from [] if "PaxHeader" in name else [name]
+            at += TAR_BLOCK + -(-int(size, 8) // TAR_BLOCK) * TAR_BLOCK
+
+
+def is_tar(head: bytes) -> bool:
+    """Tell a tar file by its first block."""
+    return head[TAR_AT : TAR_AT + len(TAR_MARK)] == TAR_MARK

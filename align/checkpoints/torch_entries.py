@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import prod
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from align.checkpoints.extents import mapped
+from align.checkpoints.names_in_file import is_extra_state
 from align.checkpoints.pickled_tensors import (
     Global,
     Made,
@@ -21,15 +22,18 @@ from align.checkpoints.pickled_tensors import (
     UnsupportedTensorError,
     is_tensor,
     mapping_of,
+    read_pickle,
     read_view,
     shape_of,
 )
+from align.checkpoints.sound_records import read_record, record_checksums, zip_records
 from align.checkpoints.thresholds import (
     DEEPEST_KEY,
     ENTRIES_SHOWN,
     LONGEST_ENTRY_NAME,
     LONGEST_GLOBAL_NAME,
     LONGEST_KEY,
+    LONGEST_PICKLE_BYTES,
     MOST_MAKER_ARGUMENTS,
     MOST_NAMED_ENTRIES,
     MOST_REPEATED_BYTES,
@@ -37,11 +41,11 @@ from align.checkpoints.thresholds import (
     MOST_VIEWS_OF_A_BYTE,
     MOST_VISITED_VALUES,
 )
-from align.core.checkpoints import Checkpoint, Entry, OddTensor, StoredTensor
-from align.core.dtypes import numpy_dtype
+from align.core.parameters import Checkpoint, Entry, OddTensor, StoredTensor, numpy_dtype
 from align.errors import (
     HostileFileError,
     MissingEntryError,
+    NeedsItsCodeError,
     NotACheckpointError,
     SeveralEntriesError,
     UnsupportedCheckpointError,
@@ -54,9 +58,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from align.checkpoints.pickled_tensors import TensorView
-    from align.core.checkpoints import Extent
-    from align.core.dtypes import Array
-    from align.core.parameters import Shape
+    from align.checkpoints.sound_records import Record
+    from align.core.parameters import Array, Extent, Shape
 
 
 def torch_checkpoint(
@@ -66,11 +69,11 @@ def torch_checkpoint(
 
     Raises what `choose_entry` raises, NotACheckpointError and HostileFileError for tensors outside their storage.
     """
-    look = PickleTreeReader(path)
+    look = TreeReader(path)
     chosen = choose_entry(path, tree, look, key)
     views, odd = read_tensors(chosen, look, look.view)
-    tensors = {name: _tensor(path, name, view, storages.get(view.key)) for name, view in views.items()}
-    _refuse_repetition(path, tensors, {view.key: storages[view.key].nbytes for view in views.values()})
+    tensors = {name: placed_tensor(path, name, view, storages.get(view.key)) for name, view in views.items()}
+    refuse_repetition(path, tensors, {view.key: storages[view.key].nbytes for view in views.values()})
     others, counts = read_others(path, tree, chosen, {*views, *odd}, look)
     found = Checkpoint(path, form, tensors, {"format": "pt"}, others, counts, chosen.key, chosen.entries, odd=odd)
     return replace(found, told_shapes=_told_shapes(tree), told_parts=_told_parts(tree))
@@ -81,11 +84,11 @@ def _told_shapes(tree: Any) -> dict[str, Shape]:
     given = (mapping_of(tree) or {}).get("param_shapes")
     tables = given if isinstance(given, (list, tuple)) else [given]
     pairs = (pair for table in tables for pair in (mapping_of(table) or {}).items())
-    return {name: size for name, made in pairs if isinstance(name, str) and (size := _size(made)) is not None}
+    return {name: size for name, made in pairs if isinstance(name, str) and (size := size_of(made)) is not None}
 
 
-def _size(made: Any) -> Shape | None:
-    """What a `torch.Size` holds."""
+def size_of(made: Any) -> Shape | None:
+    """What a `torch.Size` holds, or a list of whole numbers; None for all else."""
     if isinstance(made, Made) and made.callee == TORCH_SIZE and isinstance(made.arguments, tuple) and made.arguments:
         made = made.arguments[0]
     sound = isinstance(made, (list, tuple)) and all(isinstance(one, int) for one in made)
@@ -101,20 +104,58 @@ def _told_parts(tree: Any) -> dict[str, int]:
     return {name: size for name, size in known.items() if isinstance(size, int) and not isinstance(size, bool)}
 
 
+def archive_tree(path: Path, part: Extent | None = None) -> tuple[Any, dict[str, Extent], tuple[Extent, ...]]:
+    """The pickled tree, where the storages lie that it refers to, and all records that have a checksum.
+
+    `part` is where in the file the archive lies, None for all of it. Raises NotACheckpointError, HostileFileError,
+    NeedsItsCodeError and UnsupportedCheckpointError.
+    """
+    records = zip_records(path, part)
+    pickles = [name for name in records if is_pickle(name)]
+    if len(pickles) != 1:
+        raise NotACheckpointError(path, say("torch_file.other_pickles", count=len(pickles)))
+    folder = pickles[0].removesuffix(f"/{PICKLE}")
+    _refuse_unreadable(path, folder, records)
+    tree = read_pickle(path, read_record(records[f"{folder}/{PICKLE}"])).value
+    return tree, _zip_storages(folder, records), record_checksums(records)
+
+
+def is_pickle(name: str) -> bool:
+    """Tell the record that holds the tree by its name."""
+    return name.endswith(f"/{PICKLE}") and name.count("/") == 1
+
+
+def _refuse_unreadable(path: Path, folder: str, records: Mapping[str, Record]) -> None:
+    if (size := records[f"{folder}/{PICKLE}"].size) > LONGEST_PICKLE_BYTES:
+        raise HostileFileError(path, say("torch_file.long_pickle", size=size))
+    if f"{folder}/constants.pkl" in records or any(name.startswith(f"{folder}/code/") for name in records):
+        raise NeedsItsCodeError(path, *texts("torch_file.script"))
+    if packed := [name for name, record in records.items() if record.compressed]:
+        raise HostileFileError(path, say("torch_file.packed_records", count=len(packed), name=packed[0]))
+    order = records.get(f"{folder}/byteorder")
+    if order is not None and order.size < 16 and read_record(order) != b"little":
+        raise UnsupportedCheckpointError(path, *texts("torch_file.big_endian"))
+
+
+def _zip_storages(folder: str, records: Mapping[str, Record]) -> dict[str, Extent]:
+    prefix = f"{folder}/data/"
+    return {name.removeprefix(prefix): r.extent for name, r in records.items() if name.startswith(prefix)}
+
+
 def single_tensor(path: Path, tree: Any, storages: Mapping[str, Extent]) -> StoredTensor:
     """The tensor that a file holds alone; raises UnsupportedCheckpointError if it is none, or of another kind."""
-    look = PickleTreeReader(path)
+    look = TreeReader(path)
     if not look.is_tensor(tree):
         raise UnsupportedCheckpointError(path, *texts("torch_file.no_single_tensor", found=look.describe(tree)))
     view = look.view(path.name, tree)
     if isinstance(view, OddTensor):
         raise UnsupportedCheckpointError(path, view.reason, view.remedy)
-    made = _tensor(path, path.name, view, storages.get(view.key))
-    _refuse_repetition(path, {path.name: made}, {view.key: storages[view.key].nbytes})
+    made = placed_tensor(path, path.name, view, storages.get(view.key))
+    refuse_repetition(path, {path.name: made}, {view.key: storages[view.key].nbytes})
     return made
 
 
-def _refuse_repetition(path: Path, tensors: Mapping[str, StoredTensor], storages: Mapping[str, int]) -> None:
+def refuse_repetition(path: Path, tensors: Mapping[str, StoredTensor], storages: Mapping[str, int]) -> None:
     """Views of one storage may overlap; a few bytes could claim terabytes so, in many views if not in one."""
     claimed = sum({tensor.identity: tensor.nbytes for tensor in tensors.values()}.values())
     stored = sum(storages.values())
@@ -122,7 +163,8 @@ def _refuse_repetition(path: Path, tensors: Mapping[str, StoredTensor], storages
         raise HostileFileError(path, say("torch_file.repeats", claimed=claimed, stored=stored))
 
 
-def _tensor(path: Path, name: str, view: TensorView, place: Extent | None) -> StoredTensor:
+def placed_tensor(path: Path, name: str, view: TensorView, place: Extent | None) -> StoredTensor:
+    """The tensor of a view at the place of its storage; raises NotACheckpointError where that is not what it says."""
     if place is None:
         raise NotACheckpointError(path, say("torch_file.no_storage", name=name, storage=view.key))
     if place.nbytes < view.storage_bytes:
@@ -148,23 +190,24 @@ def _strided(view: TensorView, whole: Extent) -> Array:
     return np.ndarray(view.shape, numpy_dtype(view.dtype), raw.data, view.offset * itemsize, strides)
 
 
+PICKLE = "data.pkl"
 TORCH_SIZE = Global("torch", "Size")
 PARALLEL_SIZES = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "model_parallel_size")  # of Megatron
 MODULE_STATE = {"_modules", "_parameters"}
 MAKERS = ("_reconstructor", "__newobj__", "_reconstruct")  # of objects, and of NumPy arrays
-NUMPY_ARRAYS = tuple(Global(f"numpy.{core}.multiarray", "_reconstruct") for core in ("core", "_core"))
+NUMPY_ARRAYS = Global("numpy.core.multiarray", "_reconstruct"), Global("numpy._core.multiarray", "_reconstruct")
 WRAPPERS = ("DataParallel", "DistributedDataParallel")
 
 
-class PickleTreeReader:
-    """Looks at one file's tree; each tensor is read once, however often it is asked for."""
+class TreeReader:
+    """How the values of a file are looked at; each tensor is read once, however often it is asked for."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.views: dict[int, TensorView] = {}
 
     def mapping(self, value: Any) -> dict[Any, Any] | None:
-        """The items of a dict, or of a record that is one."""
+        """The items of a dict, or of a record that is one; None for all else."""
         return mapping_of(value)
 
     def is_tensor(self, value: Any) -> bool:
@@ -188,7 +231,7 @@ class PickleTreeReader:
         return known
 
     def module(self, value: Any) -> str:
-        """Class of a whole pickled module, with what a parallel wrapper holds."""
+        """Class of a whole pickled module, with what a parallel wrapper holds; "" for all else."""
         state = _module_state(value)
         if state is None:
             return ""
@@ -225,6 +268,38 @@ class PickleTreeReader:
         return (value.arguments, value.state, value.items, value.elements) if isinstance(value, Made) else ()
 
 
+class StoredTreeReader(TreeReader):
+    """Looks at a tree of plain data whose tensors are stored ones."""
+
+    def mapping(self, value: Any) -> dict[Any, Any] | None:
+        """A dict."""
+        return value if isinstance(value, dict) else None
+
+    def is_tensor(self, value: Any) -> bool:
+        """A stored one, or one of another kind."""
+        return isinstance(value, (StoredTensor, OddTensor))
+
+    def size(self, _name: str, tensor: Any) -> tuple[int, int]:
+        """Elements and bytes; nothing is loaded."""
+        return (0, 0) if isinstance(tensor, OddTensor) else (prod(tensor.shape), tensor.nbytes)
+
+    def module(self, _value: Any) -> str:
+        """There are none."""
+        return ""
+
+    def describe(self, value: Any) -> str:
+        """A few words for an entry that is not converted."""
+        if isinstance(value, StoredTensor):
+            return sentence("entry_note.tensor", shape=str(value.shape))
+        return "tensor" if isinstance(value, OddTensor) else describe_plain(value)
+
+    def parts(self, value: Any) -> Iterable[Any]:
+        """What lies in a dict or a list."""
+        if isinstance(value, dict):
+            return value.values()
+        return value if isinstance(value, list) else ()
+
+
 def class_name(value: Any) -> str:
     """Name of the class that the pickle would have made, or the plain type's."""
     if not isinstance(value, Made):
@@ -258,34 +333,13 @@ def _module_state(value: Any) -> dict[Any, Any] | None:
 # for the user to tell apart. An optimizer's state is never looked into. What stands beside the mapping is described,
 # and the tensors in there are counted, so that nothing is left out in silence.
 
+GENERATOR_BYTES = (5056, 16)  # format: what `get_rng_state` of torch returns for a CPU, and for a device
 OPTIMIZER = {"state", "param_groups"}  # what `torch.optim.Optimizer.state_dict` returns
 
 PLAIN = (str, bytes, int, float, type(None))  # nothing is inside
 
 Keys = tuple[str, ...]
 T = TypeVar("T")
-
-
-class TreeReader(Protocol):
-    """How the values of a file are looked at."""
-
-    def mapping(self, value: Any) -> dict[Any, Any] | None:
-        """The items of what is a mapping, None for all else."""
-
-    def is_tensor(self, value: Any) -> bool:
-        """Tell whether the value is a tensor of any kind."""
-
-    def size(self, name: str, tensor: Any) -> tuple[int, int]:
-        """Elements and bytes of a tensor; (0, 0) for one that is of no plain kind."""
-
-    def module(self, value: Any) -> str:
-        """Class of a whole pickled module, "" for all else."""
-
-    def describe(self, value: Any) -> str:
-        """A few words for a value that is not converted."""
-
-    def parts(self, value: Any) -> Iterable[Any]:
-        """Whatever lies directly inside a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,9 +368,10 @@ def choose_entry(path: Path, tree: Any, reader: TreeReader, key: str | None) -> 
         raise UnsupportedCheckpointError(path, *texts("nested_file.holds", contents=_contents_fault(tree, reader)))
     names = _dotted(found)
     sizes = {keys: _sizes(values, reader) for keys, values in found.items()}
+    weighty = {keys for keys in found if any(not _is_figure(*size) for size in sizes[keys])}
     entries = {keys: Entry(names[keys], len(s), sum(nbytes for _, nbytes in s)) for keys, s in sizes.items()}
     if key is None:
-        keys = _only_one(path, entries, {keys for keys in found if any(count != 1 for count, _ in sizes[keys])})
+        keys = _only_one(path, entries, weighty)
         _refuse_modules_above(path, keys, names[keys], modules)
     else:
         keys = _asked_for(path, key, names)
@@ -399,6 +454,8 @@ def _survey(tree: Any, reader: TreeReader, walk: _Walk) -> tuple[dict[Keys, dict
                 found[keys] = values
             for name, item in _containers(value, reader, seen):
                 walk.name_entry()
+                if is_extra_state(name):
+                    continue
                 inner[(*keys, name)] = item
         level = inner
     return found, modules
@@ -460,6 +517,11 @@ def _dotted(found: Iterable[Keys]) -> dict[Keys, str]:
 
 def _sizes(values: Mapping[Any, Any], reader: TreeReader) -> list[tuple[int, int]]:
     return [reader.size(name, v) for name, v in values.items() if isinstance(name, str) and reader.is_tensor(v)]
+
+
+def _is_figure(count: int, nbytes: int) -> bool:
+    """Whether a tensor is one number, or the state of a generator of random numbers: bytes in a number of their own."""
+    return count == 1 or count == nbytes in GENERATOR_BYTES
 
 
 def _only_one(path: Path, entries: Mapping[Keys, Entry], weights: Collection[Keys]) -> Keys:

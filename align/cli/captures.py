@@ -1,34 +1,42 @@
-"""`align capture`: one model run on fixed inputs, written into a trace folder."""
+"""Commands before any comparison: `align capture`, `trace`, `doctor`, `lint`, `scan`; and `advise`."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from align.cli.given import own_hints
-from align.cli.output import tell
+from align.cli.given import own_hints, tell, tell_in_place
 from align.cli.shared import (
     TRAINING_SIDE,
     BatchesOfStepsOption,
     BatchesOption,
+    CandidateArgument,
     CheckpointOption,
+    DataBatchesOption,
     DeviceOption,
     DtypeOption,
     InputSpecsOption,
     JsonOption,
+    MapOption,
     ModeOption,
+    ProjectOption,
+    ReferenceArgument,
+    RunOption,
     SeedOption,
-    file_or_function,
-    given_batches,
+    TorchModelArgument,
+    finish,
     hand_over,
-    numbered_sources,
     progress_bar,
 )
 from align.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def capture_command(  # noqa: PLR0913 - one parameter an option
@@ -37,7 +45,7 @@ def capture_command(  # noqa: PLR0913 - one parameter an option
         str | None, typer.Argument(help="A model: `package.module:function` or `file.py:function`.")
     ] = None,
     inputs: BatchesOption = None,
-    made: InputSpecsOption = None,
+    input_specs: InputSpecsOption = None,
     seed: SeedOption = 0,
     checkpoint: CheckpointOption = None,
     device: DeviceOption = None,
@@ -50,34 +58,40 @@ def capture_command(  # noqa: PLR0913 - one parameter an option
         ),
     ] = None,
     functions: Annotated[bool, typer.Option("--functions", help="Capture functional calls too.")] = False,
-    layer_inputs: Annotated[bool, typer.Option("--layer-inputs", help="Keep what every call is given, too.")] = False,
+    layer_inputs: Annotated[bool, typer.Option("--layer-inputs", help="Keep the inputs of every call too.")] = False,
     backward: Annotated[bool, typer.Option("--backward", help="Capture gradients too, in DIR/backward.")] = False,
     noise: Annotated[bool, typer.Option(help="Measure rounding noise by a second run in float64.")] = True,
     values: Annotated[bool, typer.Option(help="Keep the values of the parameters.")] = True,
     step: Annotated[
         str | None, typer.Option(metavar="FACTORY", help=f"Capture training steps instead. {TRAINING_SIDE}")
     ] = None,
-    steps: Annotated[int, typer.Option(metavar="N", help="How many training steps.")] = 3,
+    steps: Annotated[int, typer.Option(metavar="N", help="Number of training steps.")] = 3,
     batch: BatchesOfStepsOption = None,
     data: Annotated[
         str | None,
-        typer.Option(metavar="FUNCTION", help="Returns the loader or dataset of the training: its lengths are kept."),
+        typer.Option(
+            metavar="FUNCTION",
+            help="Returns the loader or dataset of the training: its lengths are kept, without MODEL its batches.",
+        ),
     ] = None,
+    batches: DataBatchesOption = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace training steps that DIR holds; a trace always is.")
+        bool, typer.Option("--overwrite", help="Replace training steps in DIR; a trace there is always replaced.")
     ] = False,
     json: JsonOption = False,
 ) -> int:
-    """Run a model on fixed inputs and write what every module returned into a folder; its framework is enough.
+    """Run a model on fixed inputs and write the outputs of every module into a folder; only its framework is needed.
 
-    `align forward DIR DIR` compares two such folders where neither framework is installed, and `align step DIR DIR`
-    two of training steps.
+    `align forward DIR DIR` compares two such folders where neither framework is installed. `align step DIR DIR`
+    compares two folders of training steps.
     """
+    from align.runs.read_settings import file_or_function, given_batches
+
     if step is not None:
         others: dict[str, object] = {
             "SIDE": side,
             "--inputs": inputs,
-            "--input": made,
+            "--input": input_specs,
             "--checkpoint": checkpoint,
             "--device": device,
         }
@@ -86,16 +100,18 @@ def capture_command(  # noqa: PLR0913 - one parameter an option
         others |= {"--no-noise": not noise, "--no-values": not values}
         if strange := [name for name, given in others.items() if given]:
             raise UsageError.of("cli_usage.of_a_forward_run", name=strange[0])
-        with own_hints((), others):
+        with own_hints(lambda: ((), others)):
             return _capture_steps(step, folder, batch, steps, json, overwrite=overwrite, data=data)
     if batch:
         raise UsageError.of("cli_usage.of_training_steps")
+    if side is None and data is not None:
+        return _capture_data(data, folder, batches)
     if side is None:
         raise UsageError.of("cli_usage.no_model_to_capture")
     from align.models.open_side import open_side
     from align.traces.capture_trace import capture_trace
 
-    source = given_batches([file_or_function(one) for one in inputs or ()], made or (), seed)
+    source = given_batches([file_or_function(one) for one in inputs or ()], input_specs or (), seed)
     with progress_bar() as progress:
         result = capture_trace(
             open_side(side, checkpoint, device=device, dtype=dtype, mode=mode),
@@ -110,13 +126,20 @@ def capture_command(  # noqa: PLR0913 - one parameter an option
             data=_loaded(data),
             progress=progress,
         )
-    if not json:
-        from align.report.thresholds import CALL_DEPTH_SHOWN
+    result = result if json else result.with_upper_calls()
+    hand_over(result, {"model": side, "checkpoint": checkpoint}, None, json)
+    return 0
 
-        shown = tuple(call for call in result.calls if call.depth <= CALL_DEPTH_SHOWN)
-        result = dataclasses.replace(result, calls=shown)
-    made_from: dict[str, Path | str] = {"model": side, **({"checkpoint": checkpoint} if checkpoint else {})}
-    hand_over(result, made_from, None, json)
+
+def _capture_data(data: str, folder: Path, batches: int | None) -> int:
+    """Write the batches of a data pipeline, for `align data DIR ...` elsewhere."""
+    from align.data.read_pipeline import Pipeline
+    from align.data.thresholds import MOST_BATCHES
+    from align.words.catalogue import say
+
+    with progress_bar() as progress:
+        count = Pipeline(data).capture(folder, batches or MOST_BATCHES, progress)
+    tell(say("pipelines.captured", count=count, folder=folder))
     return 0
 
 
@@ -131,10 +154,11 @@ def _capture_steps(  # noqa: PLR0913 - the options of one command
     factory: str, folder: Path, batch: list[str] | None, steps: int, json: bool, *, overwrite: bool, data: str | None
 ) -> int:
     """Capture training steps; raises UsageError where no batch is given."""
-    from align.training.capture_training_step import capture_training_step
+    from align.runs.read_settings import numbered_sources
+    from align.training.compare_training_step import capture_training_step
 
     if not batch:
-        raise UsageError.of("cli_usage.no_batch")
+        raise UsageError.of("training_error.no_batch")
     with progress_bar() as progress:
         result = capture_training_step(
             factory, folder, batch=batch, steps=steps, overwrite=overwrite, data=_loaded(data), progress=progress
@@ -183,12 +207,11 @@ def trace_command(  # noqa: PLR0913 - one parameter an option
     ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Print a trace as the tree of its calls, say what changed between two, or write it in the form of another tool.
+    """Print a trace as the tree of its calls, show what changed between two, or write it in the format of another tool.
 
     The tree shows classes, shapes, figures, and where it ends if it was cut short.
     """
-    from align.traces.dumped_side import is_trace_folder
-    from align.traces.export_trace import show_dump
+    from align.traces.dumped_side import is_trace_folder, show_dump
     from align.traces.open_trace import show_trace
 
     if action is Action.EXPORT:
@@ -198,14 +221,13 @@ def trace_command(  # noqa: PLR0913 - one parameter an option
     known = is_trace_folder(folder) or not folder.exists()
     result = show_trace(folder) if known else show_dump(folder)
     if depth is not None:
-        calls = tuple(call for call in result.calls if call.depth <= depth)
-        result = dataclasses.replace(result, calls=calls)
+        result = dataclasses.replace(result, calls=tuple(call for call in result.calls if call.depth <= depth))
     hand_over(result, {"trace": folder}, None, json, show_all=show_all)
     return 0
 
 
 def _changes(folder: Path, later: Path | None, *, json: bool, show_all: bool) -> int:
-    from align.watch.dump import compare_iterations, refuse_one_iteration
+    from align.loops.dump import compare_iterations, refuse_one_iteration
 
     if later is None:
         refuse_one_iteration(folder)
@@ -216,7 +238,7 @@ def _changes(folder: Path, later: Path | None, *, json: bool, show_all: bool) ->
 
 def _export(folder: Path, to: Form | None, out: Path | None) -> int:
     from align.errors import UsageError
-    from align.traces.export_trace import export_trace
+    from align.traces.dumped_side import export_trace
     from align.words.catalogue import say
 
     if to is None:
@@ -225,3 +247,168 @@ def _export(folder: Path, to: Form | None, out: Path | None) -> int:
     done = export_trace(folder, to.value, destination)
     tell(say("trace.exported", count=done.written, path=done.path, left_out=done.left_out))
     return 0
+
+
+# `align doctor`: what of this machine changes a comparison; what to run after a crash; whether memory grows.
+
+
+MEGABYTE = 1e6  # format: unit of the running line
+
+
+def doctor_command(  # noqa: PLR0913 - one parameter an option
+    crash: Annotated[
+        str | None,
+        typer.Option(metavar="DEVICE", help="What to run when a training crashes or hangs: npu, cuda, mlu or cpu."),
+    ] = None,
+    follow: Annotated[
+        int | None, typer.Option(metavar="PID", help="Follow the host memory of a process, and say whether it leaks.")
+    ] = None,
+    every: Annotated[float, typer.Option(metavar="SECONDS", help="Time between two looks of --follow.")] = 1.0,
+    longest: Annotated[
+        float | None,
+        typer.Option("--for", metavar="SECONDS", help="How long to follow; by default until it ends or Ctrl-C."),
+    ] = None,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Show switches that have no effect here, and the sources of --crash, too.")
+    ] = False,
+    run: RunOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Check versions, devices, switches, memory and missing packages, and say what to set.
+
+    With --crash: print the commands to run after a crash. With --follow: say whether a process leaks memory. Exit code
+    0: one or both frameworks can be used, or memory is steady; 1: something installed cannot work, or memory leaks; 2:
+    neither framework is installed, or no leak could be judged.
+    """
+    from align.errors import UsageError
+
+    if crash is None and follow is None:
+        from align.lint.examine_environment import examine_environment
+
+        return finish(examine_environment(), {}, run, json, show_all=show_all)
+    if crash is not None:
+        if follow is not None and json:
+            raise UsageError.of("doctor_usage.two_documents", crash=crash, pid=follow)
+        from align.lint.examine_environment import advise_on_crash
+
+        hand_over(advise_on_crash(crash), {}, run, json, show_all=show_all)
+    return 0 if follow is None else _followed(follow, every, longest, run, json)
+
+
+def _followed(pid: int, every: float, longest: float | None, run: Path | None, json: bool) -> int:
+    from align.lint.examine_environment import follow_memory
+
+    return finish(follow_memory(pid, every, longest, _running_line()), {}, run, json)
+
+
+def _running_line() -> Callable[[float, int], None]:
+    """Show each sample on standard error, on a terminal only."""
+    if not sys.stderr.isatty():
+        return lambda _seconds, _resident: None
+    return lambda seconds, size: tell_in_place(f"{seconds:8.0f} s {size / MEGABYTE:10,.0f} MB")
+
+
+# `align lint`: the settings of two models, compared before any run.
+
+
+def lint_command(  # noqa: PLR0913 - one parameter an option
+    reference: ReferenceArgument = None,
+    candidate: CandidateArgument = None,
+    map_file: MapOption = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(min=1, help="Steps over which learning rates are compared. [default: all, or 1000 and more]"),
+    ] = None,
+    show_all: Annotated[bool, typer.Option("--all", help="Show every layer in a row of its own.")] = False,
+    project: ProjectOption = None,
+    run: RunOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Compare the settings of all paired layers (or of two optimizers) before any run; say which line to change.
+
+    Exit code 0: nothing above a note; 1: findings; 2: nothing could be compared.
+    """
+    from align.lint.lint_models import lint_models
+    from align.runs.read_settings import read_settings
+
+    settings = read_settings(project, reference, candidate, map_file=map_file)
+    sides = {"reference": str(settings.reference.model), "candidate": str(settings.candidate.model)}
+    result = lint_models(*sides.values(), name_map=settings.map, steps=steps)
+    return finish(result, {**sides, "map": settings.map}, run, json, show_all=show_all)
+
+
+# `align scan`: what of a torch model MindSpore has, call by call, before a line of the port is written.
+
+
+def scan_command(  # noqa: PLR0913 - one parameter an option
+    model: TorchModelArgument,
+    target: Annotated[
+        str, typer.Option(metavar="NAME", help="What the port is to run on: cpu, gpu or ascend:CHIP.")
+    ] = "cpu",
+    inputs: BatchesOption = None,
+    input_specs: InputSpecsOption = None,
+    seed: SeedOption = 0,
+    show_all: Annotated[bool, typer.Option("--all", help="Show what is the same in MindSpore too.")] = False,
+    skeleton: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the port's layers in MindSpore into a file.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace that file if it exists.")] = False,
+    run: RunOption = None,
+    json: JsonOption = False,
+) -> int:
+    """List what a torch model calls that MindSpore lacks or does differently, and what to write instead.
+
+    Exit code 0: everything has a counterpart; 1: something has none, has no kernel on the target, or is not known; 2:
+    it could not be run or read.
+    """
+    from align.rules.ascend_rules import scan_target
+    from align.runs.read_settings import file_or_function, given_batches, numbered_sources
+    from align.scan.scan_model import scan_model
+    from align.words.catalogue import say
+
+    scan_target(target)  # refused before the model is built
+    if skeleton is not None:
+        from align.scan.write_skeleton import write_skeleton
+
+        write_skeleton(model, skeleton, force=force)
+        tell(say("skeleton.written", path=skeleton), err=json)
+    given = [file_or_function(one) for one in inputs or ()]
+    source = given_batches(given, input_specs or (), seed) if given or input_specs else None
+    with progress_bar() as progress:
+        result = scan_model(model, inputs=source, target=target, progress=progress)
+    sources: dict[str, Path | str] = {"model": model, "target": target, **numbered_sources("inputs", given)}
+    hand_over(result, sources, run, json, show_all=show_all)
+    return result.exit_code
+
+
+# `align advise`: why a training is slow, from its logs and profiles.
+
+
+def advise_command(
+    candidate: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Logs, profiles, records of align.watch, or folders of these."),
+    ],
+    baseline: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE...", help="The same of the reference: says what makes a step longer."),
+    ] = None,
+    at_most: Annotated[
+        float | None,
+        typer.Option(metavar="RATIO", help="A step may take so many times the reference's. [default: 1.2]"),
+    ] = None,
+    show_all: Annotated[bool, typer.Option("--all", help="Show notes, and all parts of a step, too.")] = False,
+    run: RunOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Say why a training is slow or out of memory: what costs most, where it shows, and the line to write.
+
+    Exit code 0: nothing above a note, and a step within --at-most; 1: advice; 2: no file says anything.
+    """
+    from align.advice.advise import advise
+    from align.runs.read_settings import numbered_sources
+
+    bound = {} if at_most is None else {"at_most": at_most}
+    result = advise(candidate, baseline=baseline or (), **bound)
+    sources = {**numbered_sources("candidate", candidate), **numbered_sources("reference", baseline or [])}
+    return finish(result, sources, run, json, show_all=show_all)

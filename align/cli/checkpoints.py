@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from align.cli.comparisons import BatchOption, run_folders
-from align.cli.output import tell
+from align.cli.given import tell
 from align.cli.shared import (
     AllTensorsOption,
     CandidateCheckpointOption,
@@ -21,14 +21,13 @@ from align.cli.shared import (
     RunOption,
     SeedOption,
     TrustPickleOption,
-    given_inputs,
+    finish,
     hand_over,
     import_report_meanwhile,
     progress_bar,
-    read_settings,
 )
 from align.errors import UsageError
-from align.words.catalogue import say, speaking
+from align.words.catalogue import few, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,6 +48,28 @@ class Family(str, enum.Enum):
     nn = "nn"
     mint = "mint"
     torch = "torch"
+
+
+class Preference(str, enum.Enum):
+    """Which weights are meant where a file has them twice."""
+
+    live = "live"
+    ema = "ema"
+
+
+class Dequantized(str, enum.Enum):
+    """In what dtype the values of quantized weights are written."""
+
+    bf16 = "bf16"
+    fp32 = "fp32"
+
+
+class RankLayout(str, enum.Enum):
+    """In what form the parts of ranks are written."""
+
+    megatron = "megatron"
+    mindspore = "mindspore"
+    safetensors = "safetensors"
 
 
 class Precision(str, enum.Enum):
@@ -80,29 +101,64 @@ def convert_command(  # noqa: PLR0913 - one parameter an option
     ] = None,
     family: Annotated[str | None, typer.Option(metavar="NAME", help="Ready map of a model family.")] = None,
     target: Annotated[
-        Family | None,
-        typer.Option(help="Whose names to write, where no map is given; by default nn, or torch for .pth."),
+        Family | None, typer.Option(help="Kind of names to write if no map is given; by default nn, or torch for .pth.")
     ] = None,
     layer: Annotated[
         Texts,
-        typer.Option(metavar="PATTERN=KIND", help="Say what a layer is that the file leaves open; may be repeated."),
+        typer.Option(
+            metavar="PATTERN=KIND", help="Give the kind of a layer that the file leaves open; may be repeated."
+        ),
     ] = None,
     strip: Annotated[
-        Texts, typer.Option(metavar="PREFIX", help="Take a prefix such as module. off every name; may be repeated.")
+        Texts, typer.Option(metavar="PREFIX", help="Remove a prefix such as module. from every name; may be repeated.")
     ] = None,
     key: Annotated[
         str | None,
         typer.Option(metavar="KEY", help="Entry of a nested file that holds the weights; see align inspect."),
     ] = None,
+    parts: Annotated[
+        Texts,
+        typer.Option(
+            metavar="KEY", help="Entry that is a part of the model, its name in front of all of its names; or: all."
+        ),
+    ] = None,
+    prefer: Annotated[
+        Preference | None, typer.Option(help="Weights to take where the file has an average (EMA) of them as well.")
+    ] = None,
     dtype: Annotated[Precision | None, typer.Option(help="Cast floating tensors.")] = None,
+    dequantize: Annotated[
+        Dequantized | None, typer.Option(help="Write the values of quantized weights: bf16 as most models, or fp32.")
+    ] = None,
+    merge_adapter: Annotated[
+        Path | None, typer.Option(metavar="ADAPTER", help="Add the updates of a LoRA adapter, a folder or a file.")
+    ] = None,
     max_shard_size: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Cut .safetensors into shards of at most 5GB, 500MB, 2GiB ...")
     ] = None,
+    shards: Annotated[
+        str | None,
+        typer.Option(metavar="COUNTS", help="Write a folder of ranks: tp=4,pp=2 (ep=, groups=); needs --layout."),
+    ] = None,
+    layout: Annotated[RankLayout | None, typer.Option(help="Whose ranks --shards writes.")] = None,
     verify: Annotated[
         bool, typer.Option("--verify/--no-verify", help="Read back and compare what was written.")
     ] = True,
+    sha256: Annotated[
+        bool, typer.Option("--sha256", help="Keep the SHA-256 of each tensor in the record, in place of XXH3.")
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the destination if it exists.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; write nothing.")] = False,
+    with_state: Annotated[
+        bool, typer.Option("--with-state", help="Carry the state of the optimizer too, so that training can go on.")
+    ] = False,
+    state_for: Annotated[
+        str | None,
+        typer.Option(metavar="OPTIMIZER", help="MindSpore's optimizer of the state: nn.Adam, mint.AdamW ..."),
+    ] = None,
+    state_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="File of torch's optimizer state, where SOURCE does not hold it."),
+    ] = None,
     into: Annotated[
         bool, typer.Option("--into", help="Put the weights into DESTINATION, an ONNX file; -o names the new file.")
     ] = False,
@@ -115,33 +171,52 @@ def convert_command(  # noqa: PLR0913 - one parameter an option
 ) -> int:
     """Convert a checkpoint, read the result back and compare it bit for bit; neither framework is needed."""
     of_file = {"family": family, "target": target and target.value, "layer": layer, "strip": strip, "key": key}
+    of_file |= {"parts": parts, "prefer": prefer and prefer.value}
     of_file |= {"dtype": dtype and dtype.value, "max_shard_size": max_shard_size}
+    of_file |= {"dequantize": dequantize and dequantize.value}
     of_models: dict[str, object] = {"source_model": source_model, "target_model": target_model}
-    of_run: dict[str, object] = {"dry_run": dry_run, "trust_pickle": trust_pickle}
+    of_state = {"with_state": with_state, "state_for": state_for, "state_file": state_file}
+    of_run: dict[str, object] = {"dry_run": dry_run, "trust_pickle": trust_pickle, "merge_adapter": merge_adapter}
+    of_run |= of_state | {"sha256": sha256}
+    of_ranks: dict[str, object] = {"shards": shards, "layout": layout and layout.value}
     if as_batch:
         given = {"map": map_file, **of_file, "overwrite": overwrite, **({} if verify else {"verify": verify})}
-        unfit = _as_options({**of_models, "dry_run": dry_run, "into": into, "out": out, "trust_pickle": trust_pickle})
+        unfit = _as_options(
+            {
+                **of_models,
+                **of_ranks,
+                "dry_run": dry_run,
+                "into": into,
+                "out": out,
+                "trust_pickle": trust_pickle,
+                "merge_adapter": merge_adapter,
+                "sha256": sha256,
+                **of_state,
+            }
+        )
         return run_folders("convert", (source, destination), given, unfit, run, json=json, show_all=show_all)
     if into or out:
-        needless = _as_options({"target_model": target_model, **of_file, **of_run, "run": run, "json": json})
+        needless = _as_options(
+            {"target_model": target_model, **of_file, **of_run, **of_ranks, "run": run, "json": json}
+        )
         _check_into(destination, out, [name for name, value in needless.items() if value], into=into)
         return _into(source, destination, out or destination, source_model, map_file, overwrite=overwrite)
     if not json:
         import_report_meanwhile()
-    how = {**of_file, **of_models, **of_run, "verify": verify, "overwrite": overwrite}
+    how = {**of_file, **of_models, **of_run, **of_ranks, "verify": verify, "overwrite": overwrite}
     record = _converted(source, destination, map_file, how)
-    hand_over(record, {"source": source, **({"map": Path(map_file)} if map_file else {})}, run, json, show_all=show_all)
+    sources = {"source": source, "map": Path(map_file) if map_file else None}
+    hand_over(record, sources, run, json, show_all=show_all)
     return record.verdict.exit_code if verify and not dry_run else 0  # nothing was to be compared
 
 
 def _converted(source: Path, destination: Path, map_file: str | None, how: dict[str, Any]) -> ConversionRecord:
     from align.convert.convert_checkpoint import convert_checkpoint
 
-    layers, strip = how.pop("layer") or (), how.pop("strip") or ()
+    several = {"layers": how.pop("layer"), "strip": how.pop("strip"), "parts": how.pop("parts")}
+    how |= {name: given or () for name, given in several.items()}
     with progress_bar() as progress:
-        return convert_checkpoint(
-            source, destination, name_map=map_file, layers=layers, strip=strip, progress=progress, **how
-        )
+        return convert_checkpoint(source, destination, name_map=map_file, progress=progress, **how)
 
 
 def _as_options(named: dict[str, object]) -> dict[str, object]:
@@ -151,7 +226,7 @@ def _as_options(named: dict[str, object]) -> dict[str, object]:
 
 def _check_into(model: Path, out: Path | None, used: list[str], *, into: bool) -> None:
     """Refuse what makes no sense beside --into, before any work is done."""
-    from align.core.registry import file_models
+    from align.core.load_code import file_models
     from align.errors import UsageError
 
     if out is None or not into:
@@ -166,13 +241,12 @@ def _into(
     source: Path, model: Path, out: Path, source_model: str | None, map_file: str | None, *, overwrite: bool
 ) -> int:
     from align.convert.into_onnx import convert_into_onnx
-    from align.words.message_words import first_few
 
     done = convert_into_onnx(source, model, out, source_model=source_model, name_map=map_file, overwrite=overwrite)
     facts = {"parameters": done.parameters, "initializers": done.initializers, "unchanged": done.unchanged}
     tell(say("convert.into", out=out, **facts))
     if done.constants:
-        tell(say("convert.into_constants", names=first_few(done.constants)))
+        tell(say("convert.into_constants", names=few(done.constants)))
     words = {"model": source_model or "MODEL", "out": out, "source": source}
     tell(say("convert.into_compare", **{key: shlex.quote(str(value)) for key, value in words.items()}))
     return 0
@@ -196,17 +270,26 @@ def diff_command(  # noqa: PLR0913 - one parameter an option
     ] = None,
     updates: Annotated[
         tuple[Path, Path, Path, Path] | None,
-        typer.Option(metavar=" ".join(_UPDATES), help="Compare what training moved: A before and after, B likewise."),
+        typer.Option(
+            metavar=" ".join(_UPDATES), help="Compare what training changed: A before and after, B before and after."
+        ),
     ] = None,
     strip: Annotated[
         list[str] | None,
-        typer.Option(metavar="PREFIX", help="Take a prefix such as module. off the names; may be repeated."),
+        typer.Option(metavar="PREFIX", help="Remove a prefix such as module. from the names; may be repeated."),
     ] = None,
     unchanged: Annotated[
-        bool, typer.Option("--unchanged", help="List what is equal bit for bit: what a training step did not move.")
+        bool, typer.Option("--unchanged", help="List what is equal bit for bit: what a training step did not change.")
     ] = False,
-    key_a: Annotated[str | None, typer.Option(metavar="KEY", help="Entry of A, where it is nested.")] = None,
-    key_b: Annotated[str | None, typer.Option(metavar="KEY", help="Entry of B, where it is nested.")] = None,
+    key_a: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Entry of A that holds the weights, if A is a nested file.")
+    ] = None,
+    key_b: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Entry of B that holds the weights, if B is a nested file.")
+    ] = None,
+    dequantize: Annotated[
+        Dequantized | None, typer.Option(help="Compare the values of quantized weights, made in bf16 or fp32.")
+    ] = None,
     trust_pickle: Annotated[
         bool, typer.Option("--trust-pickle", help="Let torch run the code in A or B: only for files you trust.")
     ] = False,
@@ -215,20 +298,23 @@ def diff_command(  # noqa: PLR0913 - one parameter an option
     run: RunOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Compare two checkpoints of any formats, worst first, or with --updates what training moved on two sides.
+    """Compare two checkpoints of any formats, worst first, or with --updates what training changed on two sides.
 
     Exit code 0: all values, or updates, are alike; 1: something differs or is missing; 2: nothing could be compared.
     """
     if as_batch:
         given = {"map": map_file and str(map_file), "strip": strip, "key_a": key_a, "key_b": key_b}
-        needless = {"--updates": updates, "--unchanged": unchanged, "--trust-pickle": trust_pickle}
+        needless: dict[str, object] = {"--updates": updates, "--unchanged": unchanged, "--trust-pickle": trust_pickle}
+        needless["--dequantize"] = dequantize
         return run_folders("diff", (reference, candidate), given, needless, run, json=json, show_all=show_all)
-    files = _chosen((reference, candidate), updates, unchanged=unchanged)
+    files = _chosen((reference, candidate), updates, unchanged=unchanged, dequantize=dequantize is not None)
     options: dict[str, Any] = {"name_map": map_file, "strip": strip or (), "trust_pickle": trust_pickle}
     result, verdict = (
         _updates(files, (key_a, key_b), options)
         if updates
-        else _values(files, (key_a, key_b), options | {"unchanged": unchanged})
+        else _values(
+            files, (key_a, key_b), options | {"unchanged": unchanged, "dequantize": dequantize and dequantize.value}
+        )
     )
     roles = ("reference before", "reference after", "candidate before", "candidate after")
     sides = dict(zip(roles if updates else ("reference", "candidate"), files, strict=True))
@@ -239,7 +325,9 @@ def diff_command(  # noqa: PLR0913 - one parameter an option
     return verdict.exit_code
 
 
-def _chosen(sides: tuple[Path | None, Path | None], updates: tuple[Path, ...] | None, *, unchanged: bool) -> list[Path]:
+def _chosen(
+    sides: tuple[Path | None, Path | None], updates: tuple[Path, ...] | None, *, unchanged: bool, dequantize: bool
+) -> list[Path]:
     """The files that are to be compared, all of which are there; raises UsageError if it is unclear which."""
     from align.checkpoints.open_checkpoint import require_checkpoint
 
@@ -248,6 +336,8 @@ def _chosen(sides: tuple[Path | None, Path | None], updates: tuple[Path, ...] | 
         raise UsageError.of("cli_usage.five_checkpoints", given=given[0], wanted=_UPDATES)
     if updates and unchanged:
         raise UsageError.of("cli_usage.unchanged_updates")
+    if updates and dequantize:
+        raise UsageError.of("cli_usage.dequantized_updates")
     if not updates and len(given) < len(sides):
         raise UsageError.of("cli_usage.one_checkpoint", wanted=_UPDATES)
     files = [*(updates or given)]
@@ -282,7 +372,7 @@ def inspect_command(  # noqa: PLR0913 - one parameter an option
     ] = None,
     trust_pickle: TrustPickleOption = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Read all of which the file carries a crc, and hold it against that.")
+        bool, typer.Option("--check", help="Read everything that has a CRC in the file, and check it against the CRC.")
     ] = False,
     show_all: AllTensorsOption = False,
     run: RunOption = None,
@@ -323,22 +413,23 @@ def map_command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(metavar="FILE", help="Run both models on these inputs: the order of execution becomes evidence."),
     ] = None,
-    made: InputSpecsOption = None,
+    input_specs: InputSpecsOption = None,
     seed: SeedOption = 0,
     trial: Annotated[
-        bool, typer.Option("--trial", help="Decide what is ambiguous by what values do on --inputs; takes longer.")
+        bool, typer.Option("--trial", help="Decide ambiguous pairs by the effect of values on --inputs; takes longer.")
     ] = False,
     trial_if_open: Annotated[
         bool,
         typer.Option(
-            "--trial-if-open", help="As --trial, but only where names leave something open, and if both models can run."
+            "--trial-if-open",
+            help="Like --trial, but only where names leave something open, and if both models can run.",
         ),
     ] = False,
     explain: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Say what the pair of this parameter, of either side, rests on.")
+        str | None, typer.Option(metavar="NAME", help="Explain why this parameter, of either side, is paired.")
     ] = None,
     reference_checkpoint: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Fills the reference: equal values decide what is ambiguous.")
+        Path | None, typer.Option(metavar="FILE", help="Weights of the reference: equal values decide ambiguous pairs.")
     ] = None,
     candidate_checkpoint: CandidateCheckpointOption = None,
     family: Annotated[
@@ -350,19 +441,21 @@ def map_command(  # noqa: PLR0913 - one parameter an option
     ] = None,
     layer: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATTERN=KIND", help="With --target: what a layer is that a checkpoint leaves open."),
+        typer.Option(metavar="PATTERN=KIND", help="With --target: the kind of a layer that a checkpoint leaves open."),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Map to write (.toml, .csv, .json); your lines in a .toml file are kept."),
     ] = None,
-    expand: Annotated[bool, typer.Option("--expand", help="Write one line a pair, no runs such as {0..11}.")] = False,
+    expand: Annotated[
+        bool, typer.Option("--expand", help="Write one line per pair, no ranges such as {0..11}.")
+    ] = False,
     strict_rules: Annotated[bool, typer.Option("--strict-rules", help="Refuse rules that match nothing.")] = False,
     check: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Make no map, but judge this one against both sides.")
+        Path | None, typer.Option(metavar="FILE", help="Make no map, but check this one against both sides.")
     ] = None,
     show_all: Annotated[
-        bool, typer.Option("--all", help="Show all pairs, and the parameters of both sides, in runs.")
+        bool, typer.Option("--all", help="Show all pairs, and the parameters of both sides, in ranges.")
     ] = False,
     project: ProjectOption = None,
     run: RunOption = None,
@@ -370,46 +463,45 @@ def map_command(  # noqa: PLR0913 - one parameter an option
 ) -> int:
     """Map the parameters of two models or checkpoints, or with --target of one, and write the map as a file to edit.
 
-    Exit code 0: every parameter is surely paired, or dropped with a reason; 1: some are not. With --check, 1: the map
-    has faults.
+    Exit code 0: every parameter has a certain pair, or is dropped with a reason; 1: some are open. With --check, 1: the
+    map has faults.
     """
     from align.names.map_export import is_editable, read_map_rules, require_used
     from align.names.map_one_side import map_one_side
     from align.names.map_parameters import map_parameters
+    from align.runs.read_settings import given_inputs
 
     checkpoints = {"reference_checkpoint": reference_checkpoint, "candidate_checkpoint": candidate_checkpoint}
     _check_options(
         {"CANDIDATE": candidate, "--rules": rules, "--inputs": inputs, "--trial": trial, "--family": family}
         | {"--trial-if-open": trial_if_open, "--explain": explain}
-        | {"--input": made}
+        | {"--input": input_specs}
         | {"--target": target, "--layer": layer, "--out": out, "--check": check}
         | {f"--{name.replace('_', '-')}": path for name, path in checkpoints.items()}
     )
-    names = _sides(project, reference, candidate, one=target is not None)
+    names = _sides(project, reference, candidate, reference_only=target is not None)
     sources = {"rules": rules, "inputs": Path(inputs) if inputs and ":" not in inputs else inputs, "map": check}
     made_from = _made_from(names, {**sources, **checkpoints})
     if check is not None:
-        judged = _judge(_requested(names, checkpoints), check)
-        hand_over(judged, made_from, run, json, show_all=show_all)
-        return judged.verdict.exit_code
+        return finish(_judge(_requested(names, checkpoints), check), made_from, run, json, show_all=show_all)
     files = _files(out, run)
-    asked = read_map_rules(rules, next(filter(is_editable, files), None))
+    map_rules = read_map_rules(rules, next(filter(is_editable, files), None))
     with progress_bar() as progress:
         if target is not None:
-            result = map_one_side(names[0], target.value, family=family, layers=layer or (), rules=asked.rules)
+            result = map_one_side(names[0], target.value, family=family, layers=layer or (), rules=map_rules.rules)
         else:
             sides = _requested(names, checkpoints)
-            given = given_inputs(inputs, made or (), seed) if inputs or made else None
+            given = given_inputs(inputs, input_specs or (), seed) if inputs or input_specs else None
             how: bool | Literal["open"] = trial or ("open" if trial_if_open else False)
-            result = map_parameters(*sides, rules=asked, inputs=given, trial=how, family=family, progress=progress)
-    if rules is not None and not asked.rules.all_rules:
+            result = map_parameters(*sides, rules=map_rules, inputs=given, trial=how, family=family, progress=progress)
+    if rules is not None and not map_rules.rules.all_rules:
         warning = f"{rules} holds no rule of yours: what align found is found again (docs/map.md)"
         result = dataclasses.replace(result, warnings=(*result.warnings, warning))
     if strict_rules:
-        require_used(result.name_map.unused_rules, asked.rules)
+        require_used(result.name_map.unused_rules, map_rules.rules)
     if target is not None and not result.name_map.complete:
         files = []
-    _write(files, result, asked.kept, run, expand)
+    _write(files, result, map_rules.kept, run, expand)
     if explain is None or json:
         hand_over(result, made_from, run, json, show_all=show_all)
     else:
@@ -422,23 +514,23 @@ def map_command(  # noqa: PLR0913 - one parameter an option
 
 def _explain(result: MapResult, made_from: Mapping[str, Path | str], run: Path | None, name: str) -> None:
     """Print what is known of one parameter, in the place of the whole map."""
-    from align.core.json_data import in_words
-    from align.report.explain_name import explained_name
+    from align.report.show_result import explained_name
     from align.runs.run_folder import RunFolder, as_document
 
-    with speaking() as language:
-        lines = explained_name(in_words(as_document(result, made_from, hashed=False), language), name)
-    for line in lines:
+    for line in explained_name(as_document(result, made_from, hashed=False), name):
         tell(line)
     if run is not None:
         RunFolder.create(run).write(result, made_from)
 
 
-def _sides(project: Path | None, reference: str | None, candidate: str | None, *, one: bool) -> tuple[str, ...]:
-    """What names the sides; with `one` the reference alone."""
+def _sides(
+    project: Path | None, reference: str | None, candidate: str | None, *, reference_only: bool
+) -> tuple[str, ...]:
+    """What names the sides; with `reference_only` the reference alone."""
     from align.errors import UsageError
+    from align.runs.read_settings import read_settings
 
-    if one:
+    if reference_only:
         return (str(read_settings(project, reference, "").reference.model),)
     try:
         settings = read_settings(project, reference, candidate)
@@ -449,8 +541,10 @@ def _sides(project: Path | None, reference: str | None, candidate: str | None, *
 
 
 def _made_from(sides: Sequence[str], given: Mapping[str, Path | str | None]) -> dict[str, Path | str]:
+    from align.runs.read_settings import path_if_there
+
     named = zip(("reference", "candidate"), sides, strict=False)
-    paths = {role: Path(side) if Path(side).exists() else side for role, side in named}
+    paths = {role: path_if_there(side) for role, side in named}
     return paths | {role: source for role, source in given.items() if source is not None}
 
 
@@ -490,7 +584,7 @@ def _requested(sides: Sequence[str], checkpoints: Mapping[str, Path | None]) -> 
 
 
 def _judge(sides: Requests, name_map: Path) -> MapCheck:
-    from align.names.check_name_map import check_name_map
+    from align.names.map_parameters import check_name_map
 
     return check_name_map(*sides, name_map)
 

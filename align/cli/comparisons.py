@@ -1,4 +1,4 @@
-"""`align batch`, and `--batch` of other commands: a job run where its options say."""
+"""Comparisons of many samples or tasks: `align generate`, `validate`, `data`, `batch`, and `--batch` of others."""
 
 from __future__ import annotations
 
@@ -9,8 +9,25 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from align.cli.output import tell
-from align.cli.shared import finish, numbered_sources, progress_bar
+from align.cli.given import tell
+from align.cli.shared import (
+    CandidateArgument,
+    CandidateCheckpointOption,
+    DataBatchesOption,
+    InputsOption,
+    InputSpecsOption,
+    JsonOption,
+    MapOption,
+    PortOfTrainingArgument,
+    ProjectOption,
+    ReferenceArgument,
+    ReferenceCheckpointOption,
+    RunOption,
+    SeedOption,
+    finish,
+    progress_bar,
+)
+from align.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -19,8 +36,7 @@ if TYPE_CHECKING:
     from align.forward.forward_result import Allowances, ForwardComparison
     from align.rules.ascend_rules import Driver
 
-
-WorkersOption = Annotated[int | None, typer.Option(metavar="N", help="Processes to start; one a core by default.")]
+WorkersOption = Annotated[int | None, typer.Option(metavar="N", help="Number of processes; by default one per core.")]
 MemoryOption = Annotated[
     str | None, typer.Option(metavar="SIZE", help="Memory that each process may take, such as 4GB.")
 ]
@@ -29,7 +45,8 @@ DaskOption = Annotated[
     typer.Option(metavar="ADDRESS", help="Use the Dask cluster of this scheduler, such as tcp://node1:8786."),
 ]
 BatchOption = Annotated[
-    bool, typer.Option("--batch", help="Two folders of ranks and steps: a job, as align batch runs it.")
+    bool,
+    typer.Option("--batch", help="Convert or compare two folders of ranks and steps as one job, as align batch does."),
 ]
 Place = tuple[int | None, str | None, str | None]  # --workers, --memory, --dask
 
@@ -43,7 +60,7 @@ def run_job(job: Job, place: Place, run: Path | None, json: bool, *, show_all: b
     count, memory, address = place
     if address is not None and (count is not None or memory is not None):
         raise UsageError.of("batch_usage.dask_and_pool")
-    workers = open_pool(count, _bytes(memory)) if address is None else open_dask(address)
+    workers = open_pool(count, size_in_bytes(memory)) if address is None else open_dask(address)
     try:
         with progress_bar() as progress:
             result = run_batch(job, workers, run=run, progress=progress)
@@ -51,7 +68,7 @@ def run_job(job: Job, place: Place, run: Path | None, json: bool, *, show_all: b
         _say_how_to_go_on(run)
         raise
     sources: dict[str, Path | str] = {"job": job.file if job.file is not None else job.label}
-    return finish(result, result.verdict, sources, run, json, show_all=show_all)
+    return finish(result, sources, run, json, show_all=show_all)
 
 
 def run_folders(  # noqa: PLR0913 - what three commands hand on
@@ -67,7 +84,7 @@ def run_folders(  # noqa: PLR0913 - what three commands hand on
     """Run a job of two folders (`--batch`); raises UsageError for `needless` options, and without folders."""
     from pathlib import Path
 
-    from align.batch.job_files import pair_folders
+    from align.batch.job import pair_folders
     from align.errors import UsageError
 
     first, second = folders
@@ -87,19 +104,19 @@ def _say_how_to_go_on(run: Path | None) -> None:
     tell(say(key, command=shlex.join(["align", *sys.argv[1:]])), err=True)
 
 
-def _bytes(size: str | None) -> int | None:
-    """A size such as 4GB or 512MiB in bytes; raises UsageError for what is none."""
+def size_in_bytes(size: str | None, error: str = "batch_usage.memory") -> int | None:
+    """A size such as 4GB or 512MiB in bytes; raises UsageError, worded by `error`, for what is none."""
     import re
 
     from align.errors import UsageError
 
     if size is None:
         return None
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([kMGT]?)(i?)B?", size)
-    if found is None:
-        raise UsageError.of("batch_usage.memory", size=size)
-    power = "kMGT".index(found[2]) + 1 if found[2] else 0
-    return int(float(found[1]) * (1024 if found[3] else 1000) ** power)
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([kMGT]?)(i?)B?", size)
+    if match is None:
+        raise UsageError.of(error, size=size)
+    power = "kMGT".index(match[2]) + 1 if match[2] else 0
+    return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
 
 
 # `align forward DIR DIR`: trace folders in the place of models.
@@ -118,7 +135,7 @@ def compared_folders(
     Raises UsageError for a path where there is no folder, for a folder and a model, and for options (`needless` ones
     that are not empty) that only a run of models needs.
     """
-    from align.core.registry import file_models
+    from align.core.load_code import file_models
     from align.errors import UsageError
     from align.forward.compare_trace_folders import compare_trace_folders
 
@@ -142,7 +159,7 @@ def compared_folders(
 
 def _may_be_dump(path: Path) -> bool:
     """Tell whether it is a folder, or a file that is no model and no code: a model needs a function behind it."""
-    from align.core.registry import file_models
+    from align.core.load_code import file_models
 
     return path.is_dir() or (path.is_file() and path.suffix != ".py" and file_models(str(path)) is None)
 
@@ -163,11 +180,12 @@ def bisect_train(
     `judged` are the glob of the layers and the limit, `shown` are the run folder and whether JSON is wanted.
     """
     from align.errors import UsageError
-    from align.training.bisect_training import bisect_training
+    from align.runs.read_settings import numbered_sources
+    from align.training.compare_ranks import bisect_training
     from align.training.thresholds import STEPS_OF_ONE_BATCH
 
     if not batch:
-        raise UsageError.of("cli_usage.no_batch")
+        raise UsageError.of("training_error.no_batch")
     with progress_bar() as progress:
         result = bisect_training(
             factory,
@@ -179,8 +197,7 @@ def bisect_train(
             **change,
         )
     sources = {"side": factory, "implementation": change["implementation"], **numbered_sources("batch", batch)}
-    made_from = {role: source for role, source in sources.items() if source}
-    return finish(result, result.verdict, made_from, shown[0], shown[1])
+    return finish(result, sources, shown[0], shown[1])
 
 
 # What the commands that foresee an Ascend chip share: its switches, and the framework that drives it.
@@ -217,3 +234,193 @@ def named_driver(name: str) -> Driver:
         if name == driver:
             return driver  # type: ignore[no-any-return]
     raise UsageError.of("ascend_usage.unknown_framework", name=name, known=[*get_args(Driver)])
+
+
+# `align generate`: logits of each token, caches and greedy decoding of two language models.
+
+
+StepOption = Annotated[
+    str | None,
+    typer.Option(metavar="FUNCTION", help="`module:function(model)` that returns step(ids, cache) -> (logits, cache)."),
+]
+
+
+def generate_command(  # noqa: PLR0913 - one parameter an option
+    reference: ReferenceArgument = None,
+    candidate: CandidateArgument = None,
+    inputs: InputsOption = None,
+    input_specs: InputSpecsOption = None,
+    seed: SeedOption = 0,
+    tokens: Annotated[int, typer.Option(metavar="N", help="Number of new tokens.")] = 16,
+    reference_step: StepOption = None,
+    candidate_step: StepOption = None,
+    reference_checkpoint: ReferenceCheckpointOption = None,
+    candidate_checkpoint: CandidateCheckpointOption = None,
+    map_file: MapOption = None,
+    show_all: Annotated[bool, typer.Option("--all", help="Show every position in a row of its own.")] = False,
+    project: ProjectOption = None,
+    run: RunOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Compare two language models on prompts of token ids, and on the tokens that the reference generates from them.
+
+    This compares the logits of each token, the results with and without a cache, and names the first new token that
+    differs.
+    """
+    from align.evaluation.compare_generation import compare_generation
+    from align.runs.read_settings import given_inputs, inputs_source, made_from, read_settings, requested
+
+    filled = {"reference_checkpoint": reference_checkpoint, "candidate_checkpoint": candidate_checkpoint}
+    settings = read_settings(project, reference, candidate, map_file, **filled)
+    source = inputs_source(inputs, input_specs, settings)
+    prompts = given_inputs(source, input_specs or (), seed)
+    with progress_bar() as progress:
+        result = compare_generation(
+            requested(settings.reference),
+            requested(settings.candidate),
+            inputs=prompts,
+            tokens=tokens,
+            reference_step=reference_step,
+            candidate_step=candidate_step,
+            name_map=settings.map,
+            progress=progress,
+        )
+    sources = made_from(settings, reference_step=reference_step, candidate_step=candidate_step, inputs=source)
+    return finish(result, sources, run, json, show_all=show_all)
+
+
+# `align validate`: the same dataset and metric through both models, side by side.
+
+Function = Annotated[str | None, typer.Option(metavar="FUNCTION", help="The candidate's own, if it has one.")]
+
+
+def validate_command(  # noqa: PLR0913 - one parameter an option
+    data: Annotated[
+        str, typer.Option(metavar="FUNCTION", help="`module:function` that returns batches (inputs, labels).")
+    ],
+    reference: ReferenceArgument = None,
+    candidate: CandidateArgument = None,
+    metric: Annotated[
+        str, typer.Option(metavar="METRIC", help="accuracy, top5, mean-squared-error, or `module:function`.")
+    ] = "accuracy",
+    candidate_data: Function = None,
+    candidate_metric: Function = None,
+    reference_checkpoint: ReferenceCheckpointOption = None,
+    candidate_checkpoint: CandidateCheckpointOption = None,
+    map_file: MapOption = None,
+    limit_samples: Annotated[int | None, typer.Option(metavar="N", help="Take the first N samples only.")] = None,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="List all kept samples whose prediction flips; the worst are always listed.")
+    ] = False,
+    project: ProjectOption = None,
+    run: RunOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Run one dataset through both models; name the samples that differ.
+
+    If the two sides differ, exchange their data, metric and weights one at a time until the cause is found.
+    """
+    from align.evaluation.validate_models import validate_models
+    from align.runs.read_settings import made_from, read_settings, requested
+
+    filled = {"reference_checkpoint": reference_checkpoint, "candidate_checkpoint": candidate_checkpoint}
+    settings = read_settings(project, reference, candidate, map_file, **filled)
+    with progress_bar() as progress:
+        result = validate_models(
+            requested(settings.reference),
+            requested(settings.candidate),
+            data=data,
+            metric=metric,
+            candidate_data=candidate_data,
+            candidate_metric=candidate_metric,
+            name_map=settings.map,
+            limit_samples=limit_samples,
+            progress=progress,
+        )
+    sources = made_from(
+        settings, data=data, metric=metric, candidate_data=candidate_data, candidate_metric=candidate_metric
+    )
+    return finish(result, sources, run, json, show_all=show_all)
+
+
+# `align data`: two data pipelines, sample by sample.
+
+
+def data_command(  # noqa: PLR0913 - one parameter an option
+    reference: Annotated[
+        str,
+        typer.Argument(
+            metavar="REFERENCE",
+            help="`module:function` that returns a loader, a dataset or batches; or a folder of captured batches.",
+        ),
+    ],
+    candidate: PortOfTrainingArgument,
+    batches: DataBatchesOption = None,
+    whole: Annotated[bool, typer.Option("--whole", help="Read a whole epoch of each side.")] = False,
+    raw: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FUNCTION", help="Returns the reference's pictures before any change: tells how each side resizes."
+        ),
+    ] = None,
+    any_order: Annotated[bool, typer.Option("--any-order", help="Another order of the samples is allowed.")] = False,
+    classes: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Number of classes: labels beyond them are named.")
+    ] = None,
+    training: Annotated[
+        str | None,
+        typer.Option(metavar="FUNCTION", help="The reference's training, with --batch: its loss tells the classes."),
+    ] = None,
+    candidate_training: Annotated[
+        str | None, typer.Option(metavar="FUNCTION", help="The same of the port, for its own labels.")
+    ] = None,
+    batch: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Inputs and labels by name for one step of a training.")
+    ] = None,
+    show_all: Annotated[bool, typer.Option("--all", help="Show all samples that are kept.")] = False,
+    run: RunOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Compare two data pipelines: order, missing samples, batch sizes, and why values differ.
+
+    Fields are paired by name, else by position. A cause is confirmed once undoing it makes the samples agree.
+    """
+    from align.data.thresholds import MOST_BATCHES
+    from align.training.check_parameters import compare_labelled_data
+
+    if whole and batches is not None:
+        raise UsageError.of("cli_usage.whole_or_some")
+    if (batch is None) != (training is None and candidate_training is None):
+        raise UsageError.of("cli_usage.training_with_batch")
+    if batch is not None and classes is not None:
+        raise UsageError.of("cli_usage.classes_or_training")
+    most = None if whole else batches if batches is not None else MOST_BATCHES
+    how = {"batches": most, "raw": raw, "any_order": any_order, "classes": classes}
+    with progress_bar() as progress:
+        trainings = training, candidate_training
+        result = compare_labelled_data(reference, candidate, trainings, batch, progress=progress, **how)
+    sources = {"reference": reference, "candidate": candidate, "raw": raw, "batch": batch,
+               "reference training": training, "candidate training": candidate_training}  # fmt: skip
+    return finish(result, sources, run, json, show_all=show_all)
+
+
+# `align batch`: many comparisons, conversions and checks as one job.
+
+
+def batch_command(  # noqa: PLR0913 - one parameter an option
+    job: Annotated[Path, typer.Argument(metavar="JOB", help="Job file (.toml): tables of tasks by rank and step.")],
+    workers: WorkersOption = None,
+    memory: MemoryOption = None,
+    dask: DaskOption = None,
+    show_all: Annotated[bool, typer.Option("--all", help="Show every task.")] = False,
+    run: RunOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Run a job of many tasks; name the first rank and step that departs, and ranks and tensors that do not agree.
+
+    With --run, finished tasks are kept: run the same command again to do the rest. Exit code 0: all aligned; 1:
+    something departs; 2: a task could not be done, or has no file on one side.
+    """
+    from align.batch.read_job import read_job
+
+    return run_job(read_job(job), (workers, memory, dask), run, json, show_all=show_all)

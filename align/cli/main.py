@@ -1,67 +1,56 @@
-"""`align`: the commands are the modules of these folders; each holds one `NAME_command` that returns the exit code.
+"""`align`: one command line from its words to its exit code.
 
 Errors that a user can cause end here, in one message with a hint; `--debug`, anywhere on the line, keeps the
-traceback. No command imports its capability before it runs, so that help needs no framework and little time.
+traceback. What stands before a command (`--version`, `--help`, `--completion`) is answered without typer, and a command
+line imports the module of its own command alone, whose capability is imported when it runs: a start takes little time.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import functools
-import importlib
+import logging
 import os
-import pkgutil
 import signal
 import sys
-import traceback
-from typing import TYPE_CHECKING, Annotated, Any, cast
-
-import typer
+import warnings
+from typing import TYPE_CHECKING, Any
 
 from align.cli.given import (
-    claimed_folder,
+    Stopped,
+    has_letters_of_all,
+    interrupted,
     language_of_project,
-    local_paths,
+    open_streams,
     own_hints,
+    print_json,
     refuse_twice,
-    require_given_files,
+    speak_only_first,
+    tell,
     typed_options,
 )
-from align.cli.output import has_letters_of_all, open_streams, tell
-from align.core.about import __version__
-from align.core.atomic_files import NO_SPACE
-from align.errors import AlignError, UsageError, UserCodeError
-from align.words.catalogue import ENGLISH, LANGUAGES, VARIABLE, phrases, reader_language, say, speak, speaking, word
-from align.words.message_words import harmless
+from align.cli.overview import complete_in, drawn_overview
+from align.core.about import __version__, refuse_sudden_ends
+from align.errors import AlignError, CannotRunError, UsageError
+from align.words.catalogue import ENGLISH, LANGUAGES, VARIABLE, harmless, reader_language, say, speak
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from types import FrameType, TracebackType
 
-EPILOG = (
-    "Exit codes: 0 aligned, 1 not aligned, 2 could not compare or could not run. "
-    "--debug shows tracebacks, --lang zh speaks Chinese."
-)
+
 # What a call without a file is refused with where the system is at fault: no disk space, no folder for temporary files.
-OF_THE_SYSTEM = NO_SPACE | {errno.ENOENT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
-# The commands in the order of a port's way.
-GROUPS = {
-    "begin": "init run fix report",
-    "weights": "map convert diff inspect",
-    "forward": "forward lint bisect repro capture trace validate generate",
-    "training": "step params initial check-determinism nonfinite hyperparameters",
-    "curves": "loss",
-    "devices": "doctor scan emulate export plugins",
-    "many": "batch",
-}
-TAKES_SEVERAL = frozenset({"--reference-runs"})
+OF_THE_SYSTEM = frozenset(
+    {
+        *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOENT, errno.EROFS),
+        *(errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM),
+    }
+)
+_OF_ALL = frozenset({"--debug", "-q", "--quiet", "-v", "--verbose"})  # options of every command, anywhere on the line
+TAKES_SEVERAL = frozenset({"--reference-runs", "--baseline"})
+_FRAMEWORKS = r"(torch|torchvision|mindspore|numpy|onnx|onnxruntime|transformers)(\.|$)"
+ONLY_ERRORS = "3"  # format: a level of MindSpore's GLOG_v, which shows warnings at 2, its default
 LEAVE = os._exit  # align's own way out, whatever the user's code makes of that name
-INTERRUPTED = 128  # format: a shell's code for a program that a signal ended is this and the signal's number
-
-
-class Stopped(KeyboardInterrupt):
-    """A signal to end, which is to leave no more behind than an interrupt by the user; its argument is the number."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -69,29 +58,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     before = speak(ENGLISH if _open_calls else "")  # what a command of a command says is read by align, not by a user
+    loud = speak_only_first("-q" in arguments or "--quiet" in arguments)
     _open_calls.append(arguments)
     try:
-        arguments = _in_language([argument for argument in arguments if argument != "--debug"])
-        if reader_language() != ENGLISH and not has_letters_of_all():
-            speak(ENGLISH)  # of question marks nobody can read a word
-        code = _run(arguments)
+        code = _run(_in_language([argument for argument in arguments if argument not in _OF_ALL]))
         if sys.stdout is not None:
             sys.stdout.flush()  # a disk that is full says so now
-    except AlignError as error:
-        if debug:
+    except (AlignError, OSError) as error:
+        shown_error = as_told(error)
+        if debug or shown_error is None:
             raise
-        tell(f"align: {error.in_language(reader_language())}", err=True)
-        return error.exit_code
-    except OSError as error:
-        if debug or (error.filename is None and error.errno not in OF_THE_SYSTEM):
-            raise
-        place = "" if error.filename is None else f"{error.filename}: "
-        with speaking():
-            hint = say("error.of_a_file")
-        tell(f"align: {place}{error.strerror}\n{hint}", err=True)
-        return AlignError.exit_code
+        if "--json" in arguments:
+            print_json(_as_json(shown_error))
+        tell(f"align: {shown_error.in_language(reader_language())}", err=True)
+        return shown_error.exit_code
     finally:
         _open_calls.pop()
+        speak_only_first(loud)
         speak(before)
     return code
 
@@ -99,49 +82,121 @@ def main(argv: Sequence[str] | None = None) -> int:
 _open_calls: list[list[str]] = []  # the command lines of the calls of `main` that run now
 
 
+def _as_json(error: AlignError) -> str:
+    """The document of an error, for whoever asked for JSON."""
+    from align.core.json_data import json_text
+    from align.core.verdicts import Failure
+    from align.runs.run_folder import as_document
+
+    failure = Failure(error.exit_code, type(error).__name__, error.message, error.hint)
+    return json_text(as_document(failure, {}))
+
+
+def as_told(error: Exception) -> AlignError | None:
+    """An error as it is told, also one of the system; None for a fault of mindalign itself."""
+    if isinstance(error, OSError) and (error.filename is not None or error.errno in OF_THE_SYSTEM):
+        place = "" if error.filename is None else f"{error.filename}: "
+        return CannotRunError(f"{place}{error.strerror}", say("error.of_a_file"))
+    return error if isinstance(error, AlignError) else None
+
+
 def _in_language(arguments: list[str]) -> list[str]:
     """The arguments without `--lang`, which chooses the reader's language, else that which `align.toml` names."""
-    for place, argument in enumerate(arguments):
-        name, given, value = argument.partition("=")
-        if argument == "--":
-            break
-        if name != "--lang":
-            continue
-        end = place + (1 if given else 2)
-        language = value if given else "".join(arguments[place + 1 : end])
+    rest, languages = _apart_from_language(arguments)
+    try:
+        _choose_language(languages, arguments)
+    finally:
+        if reader_language() != ENGLISH and not has_letters_of_all():
+            speak(ENGLISH)  # of question marks nobody can read a word
+    return rest
+
+
+def _choose_language(languages: list[str], arguments: list[str]) -> None:
+    if any(not language or language.startswith("-") for language in languages):
+        raise UsageError.of("cli_usage.no_language", known=[*LANGUAGES])
+    for language in languages:
         if language not in LANGUAGES:
             raise UsageError.of("cli_usage.language", language=language, known=[*LANGUAGES])
-        speak(language)
-        return [*arguments[:place], *arguments[end:]]
-    if len(_open_calls) == 1 and not os.environ.get(VARIABLE):
+    if len({*languages}) > 1:
+        raise UsageError.of("cli_usage.given_twice", name="--lang", count=len(languages), values=languages)
+    if languages:
+        speak(languages[0])
+    elif len(_open_calls) == 1 and not os.environ.get(VARIABLE):
         speak(language_of_project(arguments))
-    return arguments
+
+
+def _apart_from_language(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """The arguments without `--lang VALUE`, and the values; "" where there is none."""
+    rest, languages = [], []
+    following = iter(arguments)
+    for argument in following:
+        name, equals, value = argument.partition("=")
+        if argument == "--":
+            rest += [argument, *following]
+        elif name == "--lang":
+            languages.append(value if equals else next(following, ""))
+        else:
+            rest.append(argument)
+    return rest, languages
 
 
 def _run(arguments: list[str]) -> int:
     """Run the command and return its exit code; raises what it raises."""
-    command = _command_tree(tuple(importlib.import_module(str(__package__)).__path__), reader_language())
+    if _is_answered(arguments):
+        return _ANSWERS["".join(arguments[:1])](arguments)
     typed = spread(arguments)
+    name = next((word for word in typed if not word.startswith("-")), "")
+    from align.cli.command_tree import command_tree
+
+    tree: Any = command_tree(name)
     try:
-        with own_hints(*typed_options(command, typed)):
-            refuse_twice(command, typed)
-            command(typed, prog_name="align")
+        with own_hints(lambda: typed_options(command_tree(), typed)):
+            refuse_twice(tree, typed)
+            tree(typed, prog_name="align")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0
     return 0
 
 
+def _is_answered(arguments: Sequence[str]) -> bool:
+    """Tell whether a command line asks for what stands before a command."""
+    return "".join(arguments[:1]) in _ANSWERS
+
+
+def _overview(typed: list[str]) -> int:
+    tell(drawn_overview())
+    return 0 if typed else AlignError.exit_code
+
+
+def _version(_typed: list[str]) -> int:
+    tell(f"align {__version__}")
+    return 0
+
+
+def _completion(typed: list[str]) -> int:
+    tell(complete_in(*typed[1:2]))
+    return 0
+
+
+_ANSWERS: dict[str, Callable[[list[str]], int]] = {
+    "": _overview,
+    "--help": _overview,
+    "--version": _version,
+    "--completion": _completion,
+}
+
+
 def spread(arguments: Sequence[str]) -> list[str]:
     """Repeat an option that takes all values up to the next option before each of them, as click takes one only."""
-    found: list[str] = []
+    repeated: list[str] = []
     option = ""
     for argument in arguments:
         if argument.startswith("-"):
             option = argument if argument in TAKES_SEVERAL else ""
-            found += [] if option else [argument]
+            repeated += [] if option else [argument]
         else:
-            found += [option, argument] if option else [argument]
-    return found
+            repeated += [option, argument] if option else [argument]
+    return repeated
 
 
 def run() -> None:
@@ -150,20 +205,28 @@ def run() -> None:
     The exit code is the command's to the last: threads and exit handlers of the user's code outlive the calls that
     made them, and end no process either.
     """
-    from align.models.user_code import refuse_sudden_ends  # a small module: it imports nothing but Python's own
-
     open_streams()
     refuse_sudden_ends()
     if "--debug" not in sys.argv:
         sys.excepthook = _say_and_leave
+    if "-v" in sys.argv or "--verbose" in sys.argv:
+        logging.basicConfig(level=logging.INFO)
+    else:
+        _quieten_frameworks()
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _stop)
     try:
         code = main()
     except KeyboardInterrupt as interrupt:
-        code = _interrupted(interrupt)
+        code = interrupted(interrupt)
     sys.exit(code)
+
+
+def _quieten_frameworks() -> None:
+    """Keep out what frameworks warn of about themselves; their errors and the warnings of the user's code stay."""
+    warnings.filterwarnings("ignore", module=_FRAMEWORKS)
+    os.environ.setdefault("GLOG_v", ONLY_ERRORS)
 
 
 def _stop(number: int, _frame: FrameType | None) -> None:
@@ -171,110 +234,21 @@ def _stop(number: int, _frame: FrameType | None) -> None:
     raise Stopped(number)
 
 
-def _interrupted(interrupt: KeyboardInterrupt) -> int:
-    """Say so in one line, if there is still somebody to read it, and return the exit code."""
-    number = interrupt.args[0] if isinstance(interrupt, Stopped) else signal.SIGINT
-    with contextlib.suppress(OSError):
-        with speaking():
-            end = say("told.interrupted") if number == signal.SIGINT else say("told.terminated")
-        tell(f"align: {end}", err=True)
-    return INTERRUPTED + int(number)
-
-
 def _say_and_leave(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Report a fault of mindalign itself (or of the terminal) and leave with the code of "could not run"."""
     with contextlib.suppress(OSError):
-        sys.stderr.write(internal_error(kind, error, trace))
+        sys.stderr.write(harmless(f"align: {internal_error(kind, error, trace)}\n"))
     LEAVE(AlignError.exit_code)
 
 
-def internal_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> str:
-    """What is said of a fault of mindalign itself: two lines."""
-    place = traceback.extract_tb(trace)[-1]
-    message = f"align: internal error in {place.name}: {kind.__name__}: {error}"
-    return harmless(f"{message}\nHint: add --debug to see the traceback, and report it please\n")
+def internal_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> CannotRunError:
+    """What is said of a fault of mindalign itself."""
+    import traceback
 
-
-@functools.cache  # to read the annotations of all commands takes 80 ms
-def _command_tree(_folders: tuple[str, ...], language: str) -> Callable[..., object]:
-    """The commands in these folders as click runs them: calling the app itself would replace sys.excepthook."""
-    with speaking(language):
-        tree: Any = typer.main.get_command(build_app())
-    if language != ENGLISH:
-        _translate_help(tree, phrases(language))
-    for parameter in (one for command in tree.commands.values() for one in command.params):
-        # A file that may not be read is told by what reads it, with a hint; typer, or click before it, would have none.
-        described = getattr(parameter, "type_descriptor", None)
-        kind = parameter.type if described is None else described.parameter_info
-        if hasattr(kind, "readable"):
-            kind.readable = False
-    return cast("Callable[..., object]", tree)
-
-
-def _translate_help(tree: Any, texts: Mapping[str, str]) -> None:
-    """Put what the help of the commands and their options says in another language; what has no text stays."""
-    tree.epilog = texts.get(tree.epilog, tree.epilog)
-    for command in (tree, *tree.commands.values()):
-        command.help = texts.get(command.help, command.help)
-        for parameter in command.params:
-            parameter.help = texts.get(parameter.help, parameter.help)
-
-
-def build_app() -> typer.Typer:
-    """Make the command tree out of the modules of this room, in groups; one that no group names stands by itself."""
-    app = typer.Typer(
-        name="align",
-        help="Prove that a port computes what its original computes: names, weights, layers, losses.",
-        epilog=EPILOG,
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-    )
-    app.callback(invoke_without_command=True)(_options)
-    commands = dict(sorted(_commands()))
-    for group, names in GROUPS.items():
-        for name in names.split():
-            panel = word("command_group", group)
-            app.command(name, rich_help_panel=panel)(_exiting(commands.pop(name.replace("-", "_"))))
-    for name, command in commands.items():
-        app.command(name.replace("_", "-"))(_exiting(command))
-    return app
-
-
-def _commands() -> Iterator[tuple[str, Callable[..., int]]]:
-    """The name and the function of each command: `NAME_command` in a module beside this one."""
-    package = str(__package__)
-    for info in pkgutil.iter_modules(importlib.import_module(package).__path__):
-        if info.name != "main":
-            module = importlib.import_module(f"{package}.{info.name}")
-            yield from (
-                (name.removesuffix("_command"), value)
-                for name, value in vars(module).items()
-                if name.endswith("_command") and value.__module__ == module.__name__
-            )
-
-
-def _exiting(command: Callable[..., int]) -> Callable[..., None]:
-    @functools.wraps(command)
-    def wrapped(*args: object, **kwargs: object) -> None:
-        try:
-            name = command.__name__.removesuffix("_command")
-            with local_paths(name, kwargs), claimed_folder(name, kwargs):
-                require_given_files(kwargs)
-                code = command(*args, **kwargs)
-        except KeyboardInterrupt as interrupt:  # typer would leave without a word
-            code = _interrupted(interrupt)
-        except SystemExit as end:  # of the user's code, such as a method that a reader of models calls
-            raise UserCodeError(say("cli_usage.code_of_a_side"), end) from end
-        raise typer.Exit(code)
-
-    return wrapped
-
-
-def _options(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
-    if version:
-        tell(f"align {__version__}")
-        raise typer.Exit
+    if issubclass(kind, MemoryError):
+        return CannotRunError.of("memory_error.all")
+    place = traceback.extract_tb(trace)[-1].name
+    return CannotRunError.of("error.of_mindalign", place=place, kind=kind.__name__, error=str(error))
 
 
 if __name__ == "__main__":

@@ -10,11 +10,11 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from align.cli.output import print_json, tell
+from align.cli.given import INTERRUPTED, as_command, own_hints, print_json, speaks_only_first, tell, typed_options
 from align.cli.shared import (
     BatchesOption,
     CandidateCheckpointOption,
@@ -31,44 +31,50 @@ from align.cli.shared import (
     ReferenceCheckpointOption,
     ReferenceDeviceOption,
     ReferenceDtypeOption,
-    find_settings,
     hand_over,
-    made_from,
 )
-from align.core.about import RUN_FOLDER
-from align.words.catalogue import ENGLISH, VARIABLE, say, speaking, word
+from align.core.about import PACKAGE, RUN_FOLDER
+from align.errors import AlignError
+from align.words.catalogue import ENGLISH, VARIABLE, say, speak, speaking, word
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from align.fixes.fix_job import FixJob
-    from align.fixes.fix_result import FixResult
-    from align.runs.climb_ladder import Executed
+    from align.fixes.fix_port import Executed
+    from align.fixes.fix_result import FixJob, FixResult
+    from align.runs.climb_ladder import Performed
     from align.runs.project_file import Project
-    from align.runs.rung import RungResult
+    from align.runs.rung import Call, RungResult
     from align.runs.write_project import Key
 
 
+SameOfPortOption = Annotated[str | None, typer.Option(metavar="SIDE", help="The same for the port.")]
 _TRACE = "A folder of `align capture`, of an original whose framework is not here."
 
 
 def init_command(  # noqa: PLR0913 - one parameter an option
     reference: Annotated[str | None, typer.Option(metavar="SIDE", help="The original: `file.py:function`.")] = None,
     candidate: Annotated[str | None, typer.Option(metavar="SIDE", help="The port: `file.py:function`.")] = None,
-    reference_checkpoint: Annotated[str | None, typer.Option(metavar="FILE", help="Fills the original.")] = None,
-    candidate_checkpoint: Annotated[str | None, typer.Option(metavar="FILE", help="Fills the port.")] = None,
+    reference_checkpoint: Annotated[str | None, typer.Option(metavar="FILE", help="Weights of the original.")] = None,
+    candidate_checkpoint: Annotated[str | None, typer.Option(metavar="FILE", help="Weights of the port.")] = None,
     reference_trace: Annotated[str | None, typer.Option(metavar="DIR", help=_TRACE)] = None,
-    candidate_trace: Annotated[str | None, typer.Option(metavar="DIR", help="The same of the port.")] = None,
-    reference_training: Annotated[str | None, typer.Option(metavar="SIDE", help="Model, loss, optimizer.")] = None,
-    candidate_training: Annotated[str | None, typer.Option(metavar="SIDE", help="The same of the port.")] = None,
-    reference_log: Annotated[str | None, typer.Option(metavar="FILE", help="What its training printed.")] = None,
-    candidate_log: Annotated[str | None, typer.Option(metavar="FILE", help="The same of the port.")] = None,
+    candidate_trace: Annotated[str | None, typer.Option(metavar="DIR", help="The same for the port.")] = None,
+    reference_training: Annotated[
+        str | None, typer.Option(metavar="SIDE", help="Returns model, loss, optimizer.")
+    ] = None,
+    candidate_training: SameOfPortOption = None,
+    reference_data: Annotated[
+        str | None, typer.Option(metavar="SIDE", help="Returns its loader, dataset or batches.")
+    ] = None,
+    candidate_data: SameOfPortOption = None,
+    reference_log: Annotated[str | None, typer.Option(metavar="FILE", help="Log that its training printed.")] = None,
+    candidate_log: Annotated[str | None, typer.Option(metavar="FILE", help="The same for the port.")] = None,
     inputs: Annotated[str | None, typer.Option(metavar="FILE", help="Arrays by name, or `file.py:function`.")] = None,
     batch: Annotated[str | None, typer.Option(metavar="FILE", help="Inputs and labels of one training step.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace align.toml.")] = False,
 ) -> int:
-    """Write align.toml: what the folder holds is found, what is unclear is asked on a terminal, options win.
+    """Write align.toml from what the folder holds; ask on a terminal what is unclear; options override both.
 
     No code is run. Exit code 0: the file is written; 2: it is not.
     """
@@ -79,11 +85,13 @@ def init_command(  # noqa: PLR0913 - one parameter an option
         "reference checkpoint": reference_checkpoint,
         "reference trace": reference_trace,
         "reference training": reference_training,
+        "reference data": reference_data,
         "reference log": reference_log,
         "candidate model": candidate,
         "candidate checkpoint": candidate_checkpoint,
         "candidate trace": candidate_trace,
         "candidate training": candidate_training,
+        "candidate data": candidate_data,
         "candidate log": candidate_log,
         "forward inputs": inputs,
         "training batch": batch,
@@ -113,8 +121,10 @@ def _ask(key: Key, fits: Sequence[str]) -> str:
     """Let the user choose by number or type another; nothing leaves the key out."""
     for number, one in enumerate(fits, 1):
         tell(f"  {number}  {one}")
+    with speaking():
+        about = key.about
     while True:
-        answer = str(typer.prompt(f"[{key.table}] {key.name} ({key.about})", default="", show_default=False)).strip()
+        answer = str(typer.prompt(f"[{key.table}] {key.name} ({about})", default="", show_default=False)).strip()
         if not answer.isdecimal():
             return answer
         if 1 <= int(answer) <= len(fits):
@@ -132,22 +142,22 @@ def run_command(
         typer.Option("--folder", metavar="DIR", help=f"Run folder; that of the project file, or {RUN_FOLDER}."),
     ] = None,
     first: Annotated[
-        str, typer.Option("--from", metavar="RUNG", help="Start here; the rungs below keep what they are.")
+        str, typer.Option("--from", metavar="RUNG", help="Start at this rung; those before it keep their state.")
     ] = "",
-    only: Annotated[list[str] | None, typer.Option(metavar="RUNG", help="Run this rung; may be repeated.")] = None,
+    only: Annotated[list[str] | None, typer.Option(metavar="RUNG", help="Run only this rung; may be repeated.")] = None,
     keep_going: Annotated[bool, typer.Option("--keep-going", help="Do not stop at the first rung that fails.")] = False,
     json: JsonOption = False,
 ) -> int:
     """Compare parameters, settings, weights, outputs and training of a project, one after another up to a failure.
 
-    A rung that has passed is kept as long as what it rests on is as it was. Exit code 0: all rungs that were asked for
-    passed; 1: one failed; 2: some could not be compared or were not run.
+    Each of these is a rung. One that has passed is run again only if something it rests on has changed. Exit code 0:
+    all rungs that were asked for passed; 1: one failed; 2: some could not be compared or were not run.
     """
-    from align.cli.shared import find_settings
     from align.errors import UsageError
     from align.report.show_result import print_result
     from align.runs.climb_ladder import Climb, climb_ladder
     from align.runs.project_file import NAME
+    from align.runs.read_settings import find_settings
     from align.runs.run_folder import RunFolder
 
     settings = find_settings(project)
@@ -159,7 +169,7 @@ def run_command(
     RunFolder.check(chosen)
     climb = Climb(first, tuple(only or ()), keep_going)
     try:
-        result = climb_ladder(settings, chosen, execute, climb, announce)
+        result = climb_ladder(settings, chosen, perform, climb, announce)
     except KeyboardInterrupt:
         tell(say("ladder_table.kept"), err=True)
         raise
@@ -169,31 +179,64 @@ def run_command(
 
         print_json(json_module.dumps(document, indent=1, ensure_ascii=False))
     else:
-        print_result(document)
+        print_result(document, only_first=speaks_only_first())
     return result.verdict.exit_code
 
 
-def execute(command: Sequence[str]) -> Executed:
-    """Run one command line of `align` in this process; what it prints is kept.
+def perform(call: Call) -> Performed:
+    """Make the result of a call, keep it, and show it as its command does."""
+    from align.cli.command_tree import command_tree
+    from align.runs.climb_ladder import Performed
 
-    A fault of mindalign itself is one of this command: what other rungs found stays, and they go on.
+    def make() -> dict[str, Any]:
+        given = {**call.given, "run": call.run}
+        with own_hints(lambda: typed_options(command_tree(), [call.command])), as_command(call.command, given):
+            result, sources, notes = call.make(**{name: given[name] for name in call.given})
+            document = hand_over(result, sources, call.run, json=False)
+            for note in notes:
+                tell(note)
+        return document
+
+    before = speak(ENGLISH)  # what it says is read by align, and kept
+    try:
+        return Performed(*_with_its_prints(make))
+    finally:
+        speak(before)
+
+
+def execute(command: Sequence[str]) -> Executed:
+    """Run one command line of `align` in this process; what it prints is kept."""
+    from align.cli.main import main
+    from align.fixes.fix_port import Executed
+
+    code, _, output, errors = _with_its_prints(lambda: main(command))
+    if code is not None and code > INTERRUPTED:
+        raise KeyboardInterrupt
+    return Executed(AlignError.exit_code if code is None else code, output, errors)
+
+
+T = TypeVar("T")
+
+
+def _with_its_prints(work: Callable[[], T]) -> tuple[T | None, AlignError | None, str, str]:
+    """What some work returns, or its error, and what it prints on both streams.
+
+    A fault of mindalign itself is one of this work: what other rungs found stays, and they go on.
     """
-    from align.cli.main import INTERRUPTED, internal_error, main
-    from align.errors import AlignError
-    from align.runs.climb_ladder import Executed
+    from align.cli.main import as_told, internal_error
 
     output, errors = io.StringIO(), io.StringIO()
-    try:
-        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
-            code = main(command)
-    except Exception as error:
-        if "--debug" in sys.argv:
-            raise
-        code = AlignError.exit_code
-        errors.write(internal_error(type(error), error, error.__traceback__))
-    if code > INTERRUPTED:
-        raise KeyboardInterrupt
-    return Executed(code, output.getvalue(), errors.getvalue())
+    result, failure = None, None
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+        try:
+            result = work()
+        except Exception as error:
+            failure = as_told(error)
+            if failure is None and "--debug" in sys.argv:
+                raise
+            failure = failure or internal_error(type(error), error, error.__traceback__)
+            tell(f"align: {failure}", err=True)
+    return result, failure, output.getvalue(), errors.getvalue()
 
 
 def announce(name: str, result: RungResult | None) -> None:
@@ -218,16 +261,20 @@ def report_command(
     ],
     no_html: Annotated[bool, typer.Option("--no-html", help="Write the notebook without the HTML page.")] = False,
     markdown: Annotated[
-        Path | None, typer.Option("--markdown", metavar="FILE", help="Write this for a pull request, and no notebook.")
+        Path | None,
+        typer.Option(
+            "--markdown", metavar="FILE", help="Write this Markdown file for a pull request, and no notebook."
+        ),
     ] = None,
     junit: Annotated[
-        Path | None, typer.Option("--junit", metavar="FILE", help="Write this for a CI system, and no notebook.")
+        Path | None,
+        typer.Option("--junit", metavar="FILE", help="Write this JUnit file for a CI system, and no notebook."),
     ] = None,
     json: JsonOption = False,
 ) -> int:
     """Write report.ipynb (executed), report.html and report.json into a run folder.
 
-    The exit code is that of the verdict over all rungs, as `align run` has it where the folder holds its rungs.
+    The exit code is that of the verdict over all rungs; in a folder of `align run` it is the same as there.
     """
     if markdown is not None or junit is not None:
         return _export(run_folder, markdown, junit, json=json)
@@ -261,11 +308,11 @@ def report_command(
 def _export(run_folder: Path, markdown: Path | None, junit: Path | None, *, json: bool) -> int:
     """Write a run for other programs; nothing else is written."""
     from align.cli.shared import finish
-    from align.report.write_exports import write_exports
+    from align.report.write_report import write_exports
 
     ladder = write_exports(run_folder, markdown=markdown, junit=junit)
     if json:
-        return finish(ladder, ladder.verdict, {}, None, json=True)
+        return finish(ladder, {}, None, json=True)
     from align.report.show_result import print_verdict
 
     print_verdict(ladder.verdict)
@@ -287,7 +334,7 @@ def fix_command(  # noqa: PLR0913 - one parameter an option
         str | None, typer.Argument(metavar="PORT", help="The port, by default the candidate of the project file.")
     ] = None,
     inputs: BatchesOption = None,
-    made: InputSpecsOption = None,
+    input_specs: InputSpecsOption = None,
     seed: Annotated[int | None, typer.Option(help="Seed of --input.")] = None,
     candidate_inputs: CandidateInputsOption = None,
     reference_checkpoint: ReferenceCheckpointOption = None,
@@ -311,14 +358,15 @@ def fix_command(  # noqa: PLR0913 - one parameter an option
 ) -> int:
     """Write the confirmed changes of a port as a patch of its source; with --apply make them and say what remains.
 
-    Files of the project are changed, and kept in the run folder first. An installed package stays as it is: a copy of
+    Files of the project are changed, after a backup in the run folder. An installed package stays as it is: a copy of
     it in the run folder is changed. Without --apply nothing is changed.
     """
     from align.errors import UsageError
+    from align.runs.read_settings import made_from
 
     given = {
         "inputs": inputs,
-        "input": made,
+        "input": input_specs,
         "seed": seed,
         "candidate-inputs": candidate_inputs,
         "reference-checkpoint": reference_checkpoint,
@@ -353,8 +401,9 @@ def _typed(given: Mapping[str, object]) -> Iterator[str]:
 def _job(sides: tuple[str | None, str | None], typed: list[str], project: Path | None, run: Path | None) -> FixJob:
     """What is asked for: two models, a project, or a run folder."""
     from align.errors import UsageError
-    from align.fixes.fix_job import job_of_folder, job_of_models, job_of_project
+    from align.fixes.fix_result import job_of_folder, job_of_models, job_of_project
     from align.runs.project_file import NAME, ProjectSide
+    from align.runs.read_settings import find_settings
 
     reference, port = sides
     if reference is not None and port is not None:
@@ -376,7 +425,8 @@ def _job(sides: tuple[str | None, str | None], typed: list[str], project: Path |
 def _job_to_undo(project: Path | None, run: Path | None) -> FixJob:
     """The run folder to undo a fix in; what the project names need not be there."""
     from align.core.about import RUN_FOLDER
-    from align.fixes.fix_job import FixJob, job_of_project
+    from align.fixes.fix_result import FixJob, job_of_project
+    from align.runs.read_settings import find_settings
 
     settings = find_settings(project, with_overlays=False)
     if settings.file is not None:
@@ -394,7 +444,7 @@ def find_nothing() -> Project:
 def _held(run: Path) -> AbstractContextManager[None]:
     """Hold the run folder against another fix; the commands that it runs hold it themselves."""
     from align.runs.run_folder import RunFolder
-    from align.traces.folder_lock import folder_lock
+    from align.traces.trace_folder import folder_lock
 
     RunFolder.create(run)
     return folder_lock(run / LOCK, run, "run")
@@ -426,7 +476,7 @@ def _undone(job: FixJob) -> FixResult:
 
 def run_in_fresh_process(command: Sequence[str], first_on_path: Path | None) -> Executed:
     """Run one command line of `align` in a process of its own, with a folder first on its import path."""
-    from align.runs.climb_ladder import Executed
+    from align.fixes.fix_port import Executed
 
     paths = [str(first_on_path)] if first_on_path is not None else []
     known = os.environ.get("PYTHONPATH", "")
@@ -455,7 +505,7 @@ def _sides_of(job: FixJob, result: FixResult) -> Project:
 
 def plugins_command(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> int:
     """List frameworks, formats of checkpoints, logs, dumps and settings, and model families; say what can be used."""
-    from align.core.registry import INSTALL_HINT, plugin_states
+    from align.core.load_code import INSTALL_HINT, plugin_states
     from align.rules.model_families import model_families
 
     rows = []
@@ -481,4 +531,23 @@ def plugins_command(json: Annotated[bool, typer.Option("--json", help="Print JSO
         from align.report.show_result import print_plugins
 
         print_plugins(rows)
+    return 0
+
+
+def schema_command(
+    kind: Annotated[
+        str | None, typer.Argument(metavar="KIND", help="Kind of document, such as forward; without one, list them.")
+    ] = None,
+) -> int:
+    """Print the JSON schema of what --json prints and run folders hold, of one kind of result or of an error."""
+    from align.errors import UsageError
+
+    folder = PACKAGE / "runs" / "schemas"
+    kinds = sorted(path.name.partition(".")[0] for path in folder.glob("*.schema.json"))
+    if kind is None:
+        tell("\n".join(kinds))
+        return 0
+    if kind not in kinds:
+        raise UsageError.of("cli_usage.no_schema", kind=kind, kinds=kinds)
+    print_json((folder / f"{kind}.schema.json").read_text(encoding="utf-8").rstrip())
     return 0

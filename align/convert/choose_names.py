@@ -6,11 +6,13 @@ destination's suffix says, or the user (`target`). Nothing about names is decide
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from align.checkpoints.choose_weights import prefer_weights, require_preference
 from align.checkpoints.names_in_file import (
+    AVERAGED,
     REASONS,
     FrameworkName,
     NamingDirection,
@@ -20,6 +22,7 @@ from align.checkpoints.names_in_file import (
     declared_framework,
     exporter_warnings,
     naming_direction,
+    newer_norm_names,
     shared_prefixes,
     source_framework,
     teacher_copies,
@@ -31,6 +34,7 @@ from align.checkpoints.names_in_file import (
 )
 from align.convert.given_map import EndFrameworks, choose_direction, names_known
 from align.convert.plan_conversion import default_fill, plan_conversion, with_counted_steps
+from align.core.align_sequences import grouped
 from align.core.name_map import FRAMEWORKS, Dropped, Fill, NameMap, Pairing
 from align.errors import InputsError, MapError, OpenNamesError, UsageError
 from align.models.open_side import open_side
@@ -43,9 +47,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from align.checkpoints.choose_weights import Preference
     from align.convert.given_map import TwoWayMap
-    from align.core.checkpoints import Checkpoint, StoredTensor
-    from align.core.parameters import Parameter, ParameterSet
+    from align.core.parameters import Checkpoint, Parameter, ParameterSet, StoredTensor
+    from align.models.open_side import Side
     from align.names.infer_names import InferredNames
     from align.names.map_result import MapResult
     from align.rules.layer_rules import TargetFamily
@@ -57,15 +62,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NameRequest:
-    """What the user said of names; everything may be left out."""
+    """What the user said of names; everything may be left out.
+
+    `counts` are tensors that count steps, and are not among those of the file; `since` the steps since a record.
+    """
 
     name_map: NameMap | Path | str | None = None
-    source_model: str | None = None
-    target_model: str | None = None
+    source_model: str | Side | None = None
+    target_model: str | Side | None = None
     family: str | None = None
     target: TargetFamily | None = None
     layers: tuple[str, ...] = ()
     strip: tuple[str, ...] = ()
+    prefer: Preference | None = None
+    counts: Mapping[str, StoredTensor] = field(default_factory=dict)
+    since: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,23 +113,33 @@ def choose_names(
     _check_request(request)
     check_target(request.target, destination_framework)
     names = without_prefixes(checkpoint.tensors, request.strip)
+    names, left_out = prefer_weights(checkpoint, names, request.prefer)
+    source, telling = source_framework(checkpoint.metadata, names)
+    if source == "torch" and _changes_names(request, destination_framework):
+        newer = newer_norm_names(names)
+        names = {newer.get(name, name): was for name, was in names.items()}
     tensors = {name: checkpoint.tensors[was] for name, was in names.items()}
-    source, telling = source_framework(checkpoint.metadata, tensors)
     state = training_state(checkpoint.tensors, training_state_rules(), source)
-    beside = {name: state[was] for name, was in names.items() if was in state}
+    taken = {was for name, was in names.items() if left_out and state.get(was) == AVERAGED}
+    beside = {name: state[was] for name, was in names.items() if was in state and was not in taken}
     task = _Task(checkpoint, request, source, destination_framework, {name: tensors[name] for name in beside})
     way = _told_way(task)
     weights = {name: tensor for name, tensor in tensors.items() if name not in beside}
-    chosen = _without(beside, _with_or_without_prefix(way, weights) if way else _by_file(task, weights))
+    chosen = _with_or_without_prefix(way, weights) if way else _by_file(task, weights)
+    if request.prefer is None:
+        said_to_drop = [names.get(one.name, one.name) for one in chosen.name_map.dropped if one.side == "source"]
+        require_preference(checkpoint, (names[one.source] for one in chosen.name_map.pairings), said_to_drop)
+    chosen = _without(beside, chosen)
     fills, name_map = _filled(chosen)
     paired = {pairing.source for pairing in name_map.pairings}  # a map or model may know them as parameters
-    fills = with_counted_steps(fills, {name: tensors[name] for name in beside if name not in paired})
+    counts = {name: tensors[name] for name in beside if name not in paired} | {**request.counts}
+    fills = with_counted_steps(fills, counts, request.since)
     told_by_names = telling and request.source_model is None
-    taken = [sentence("checkpoint_note.taken_as_mindspore", names=telling)] if told_by_names else []
-    warnings = [*taken, *exporter_warnings(tensors)]
+    told = [sentence("checkpoint_note.taken_as_mindspore", names=telling)] if told_by_names else []
+    warnings = [*told, *exporter_warnings(tensors)]
     return replace(
         chosen,
-        name_map=with_file_names(name_map, names),
+        name_map=_with_left_out(with_file_names(name_map, names), left_out),
         fills=fills,
         warnings=(
             *warnings,
@@ -129,13 +150,19 @@ def choose_names(
     )
 
 
+def _changes_names(request: NameRequest, destination: FrameworkName | None) -> bool:
+    """Whether nothing but the names of the file tells its layers, and these do not simply stay."""
+    if request.name_map is not None or request.source_model is not None:
+        return False
+    return request.target == "torch" or naming_direction("torch", request.target, destination).family is not None
+
+
 def _copy_warnings(checkpoint: Checkpoint, paired: Container[str]) -> Iterator[str]:
-    """What to do about averaged copies of the weights: that they are there is said with all that is left out."""
+    """Say that copies of other weights are written beside them."""
     copies = averaged_copies(checkpoint.tensors, training_state_rules())
-    if found := [(name, weight) for name, weight in copies.items() if weight]:
+    if found := [(name, weight) for name, weight in copies.items() if name in paired and weight in paired]:
         name, weight = found[0]
-        key = "convert_warning.copies_stay" if name in paired else "convert_warning.copies_left_out"
-        yield sentence(key, count=len(found), copy=name, weight=weight)
+        yield sentence("convert_warning.copies_stay", count=len(found), copy=name, weight=weight)
     teachers = teacher_copies(checkpoint.tensors, training_state_rules())
     if found := [(name, weight) for name, weight in teachers.items() if name in paired]:
         name, weight = found[0]
@@ -156,7 +183,6 @@ class _Task:
     beside: Tensors
 
     def known_beside(self, known: Container[str]) -> Tensors:
-        """Those tensors beside the weights that a map or a model has."""
         return {name: tensor for name, tensor in self.beside.items() if name in known}
 
 
@@ -211,13 +237,13 @@ def _by_map(task: _Task, two_way: TwoWayMap, tensors: Tensors) -> ChosenNames:
         raise MapError(say("given_map.known", **facts), found.problems)
     back = found.backwards and task.source == "mindspore"
     framework = wanted or found.name_map.frameworks[1] or ("torch" if back else "mindspore")
-    origin = f"{label}, followed back" if found.backwards else label
+    origin = sentence("names_origin.back", label=label) if found.backwards else label
     return ChosenNames(found.name_map, framework, found.warnings, found.fills, found.ties, origin)
 
 
 def _by_family(task: _Task, family: ModelFamily, tensors: Tensors) -> ChosenNames:
     way = naming_direction(task.source, task.request.target, task.destination)
-    origin = f"the family {family.name}"
+    origin = sentence("names_origin.family", name=family.name)
     if way.family is None:
         raise UsageError.of("names_usage.family_says_nothing", path=task.checkpoint.path)
     from align.names.map_one_side import map_from_family
@@ -230,7 +256,7 @@ def _by_model(task: _Task, model: ParameterSet, tensors: Tensors) -> ChosenNames
     _check_model(task, model.label, model.parameters, tensors)
     source = FRAMEWORKS.get(model.framework or "", task.source)
     way = naming_direction(source, task.request.target, task.destination)
-    origin = f"the model {model.label}"
+    origin = sentence("names_origin.model", label=model.label)
     if way.family is None:
         return replace(_kept(task, way, tensors), origin=origin)
     chosen = _inferred(map_from_file(tensors, way.family, task.request.layers, layer_kinds(model)), way, origin)
@@ -254,7 +280,6 @@ def _inferred(inferred: InferredNames, way: NamingDirection, origin: str) -> Cho
 
 
 def _kept(task: _Task, way: NamingDirection, tensors: Tensors) -> ChosenNames:
-    """Every name as it is, and nothing left out."""
     if task.request.layers:
         raise UsageError.of("names_usage.layer_says_nothing", path=task.checkpoint.path)
     if way.source == "mindspore":
@@ -272,15 +297,22 @@ def _without(beside: Mapping[str, str], chosen: ChosenNames) -> ChosenNames:
     named = {p.source for p in name_map.pairings} | {drop.name for drop in name_map.dropped if drop.side == "source"}
     drops = (Dropped(name, "source", reason) for name, reason in beside.items() if name not in named)
     name_map = replace(name_map, dropped=(*name_map.dropped, *drops))
-    left_out: dict[str, list[str]] = {}
-    for drop in name_map.dropped:
-        if drop.name in beside and drop.reason in REASONS:  # a record may have left it out before
-            left_out.setdefault(drop.reason, []).append(drop.name)
+    # A record may have left it out before.
+    left_out = grouped(
+        (drop.reason, drop.name) for drop in name_map.dropped if drop.name in beside and drop.reason in REASONS
+    )
     said = (
         sentence("convert_warning.left_out", reason=reason, count=len(names), names=names)
         for reason, names in left_out.items()
     )
     return replace(chosen, name_map=name_map, warnings=(*chosen.warnings, *said))
+
+
+def _with_left_out(name_map: NameMap, left_out: Mapping[str, str]) -> NameMap:
+    """The map that also drops what the file's other weights were preferred to."""
+    known = {one.name for one in name_map.dropped if one.side == "source"}
+    drops = (Dropped(name, "source", reason) for name, reason in left_out.items() if name not in known)
+    return replace(name_map, dropped=(*name_map.dropped, *drops))
 
 
 def _with_or_without_prefix(way: Way, tensors: Tensors) -> ChosenNames:
@@ -297,6 +329,10 @@ def _with_or_without_prefix(way: Way, tensors: Tensors) -> ChosenNames:
                 said = sentence("convert_warning.without_prefix", prefix=prefix)
                 name_map = with_file_names(chosen.name_map, names)
                 return replace(chosen, name_map=name_map, warnings=(said, *chosen.warnings))
+        newer = newer_norm_names(tensors)
+        names = {newer.get(name, name): name for name in tensors}
+        if newer and (chosen := _if_it_fits(way, {name: tensors[was] for name, was in names.items()})):
+            return replace(chosen, name_map=with_file_names(chosen.name_map, names))
         if chosen := _without_inner_wrappers(way, tensors):
             return chosen
         raise
@@ -353,8 +389,5 @@ def _filled(chosen: ChosenNames) -> tuple[tuple[Fill, ...], NameMap]:
 
 
 def _fill_warnings(fills: Iterable[Fill]) -> Iterable[str]:
-    reasons: dict[str, list[str]] = {}
-    for fill in fills:
-        reasons.setdefault(fill.reason, []).append(fill.name)
-    for reason, names in reasons.items():
+    for reason, names in grouped((fill.reason, fill.name) for fill in fills).items():
         yield sentence("convert_warning.filled", count=len(names), reason=reason, names=names)

@@ -8,7 +8,6 @@ order and are put into a shard until the next would not fit; what is larger than
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -22,38 +21,46 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from align.checkpoints.choose_weights import PREFERENCES, WeightsRequest, open_weights
+from align.checkpoints.dequantize import dequantized, refuse_unscaled
 from align.checkpoints.extents import byte_blocks, require_unchanged
 from align.checkpoints.inspect_checkpoint import packed_error, packed_note, packed_weights, refuse_unfinished
 from align.checkpoints.names_in_file import declared_framework, naming_direction, source_framework
-from align.checkpoints.open_checkpoint import open_checkpoint
+from align.convert.adapters import adapted, adapter_file
+from align.convert.carry_state import find_state
 from align.convert.choose_names import ChosenNames, NameRequest, choose_names
+from align.convert.optimizer_state import StateOptions, weights_path
+from align.convert.paddle_layout import PADDLE, as_torch_has_it
 from align.convert.plan_conversion import ConversionPlan, plan_conversion, transformed_tensor, with_dtype
 from align.convert.thresholds import CAST_BLOCK_ELEMENTS, MOST_KEPT_ELEMENTS
-from align.convert.write_checkpoint import Output, OutputFile, write_output
+from align.convert.write_checkpoint import HashKind, Output, OutputFile, TensorHashes
+from align.convert.write_ranks import check_rank_output, rank_output, rank_request, write_planned
 from align.core.about import __version__
+from align.core.align_sequences import grouped
 from align.core.atomic_files import check_space
-from align.core.dtypes import dtype_name, is_complex, is_float, numpy_dtype
-from align.core.piece_transforms import Part
-from align.core.progress import Progress, silent
-from align.core.registry import checkpoint_formats
+from align.core.load_code import checkpoint_formats
+from align.core.parameters import dtype_name, is_complex, is_float, numpy_dtype
+from align.core.piece_transforms import Part, Sum
+from align.core.protocols import Progress, silent
 from align.core.transforms import Cast
 from align.core.verdicts import Coverage, Outcome, ShownResult, Verdict
 from align.errors import DestinationError, MapError, UnsupportedCheckpointError, UsageError, VerificationError
-from align.words.catalogue import joined, say, sentence, texts
+from align.words.catalogue import say, sentence, texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from align.checkpoints.choose_weights import Preference
     from align.checkpoints.inspect_checkpoint import PackedWeight
-    from align.core.checkpoints import Checkpoint, StoredTensor
-    from align.core.dtypes import Array
+    from align.convert.plan_state import CarriedState, StatePlan
     from align.core.name_map import NameMap
-    from align.core.parameters import Shape
+    from align.core.parameters import Array, Checkpoint, Shape, StoredTensor
     from align.core.protocols import CheckpointFormat
 
 
 Precision = Literal["fp32", "fp16", "bf16"]
 TARGETS = ("nn", "mint", "torch")
+DEQUANTIZED = ("bf16", "fp32")
 PRECISIONS: dict[str, str] = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 FLAVOURS = {"torch": {"format": "pt"}, "mindspore": {"format": "ms"}}
 INDEXED = ".safetensors"  # the one kind of file for which loaders of both sides know shards
@@ -71,12 +78,22 @@ def convert_checkpoint(  # noqa: PLR0913 - the options of one command
     layers: Iterable[str] = (),
     strip: Iterable[str] = (),
     key: str | None = None,
+    parts: Iterable[str] = (),
+    prefer: Preference | None = None,
     dtype: Precision | None = None,
+    dequantize: Literal["bf16", "fp32"] | None = None,
+    merge_adapter: Path | str | None = None,
     max_shard_size: str | int | None = None,
+    shards: str | None = None,
+    layout: Literal["megatron", "mindspore", "safetensors"] | None = None,
     verify: bool = True,
+    sha256: bool = False,
     overwrite: bool = False,
     dry_run: bool = False,
     trust_pickle: bool = False,
+    with_state: bool = False,
+    state_for: str | None = None,
+    state_file: Path | str | None = None,
     progress: Progress = silent,
 ) -> ConversionRecord:
     """Convert a checkpoint; the source's format is known by content, the destination's by suffix.
@@ -84,9 +101,15 @@ def convert_checkpoint(  # noqa: PLR0913 - the options of one command
     Names: `name_map` is a map, a map file or the record of an earlier conversion, applied in the direction that fits;
     `source_model` and `target_model` are models as `module:function`; `family` is a ready map of `mappings/models`.
     Without any of these the file alone decides, for the layers of `target`; `layers` decides what it leaves open, each
-    as "PATTERN=KIND". `strip` names prefixes to take off, `key` the entry of a nested file. Values: `dtype` casts
-    floating tensors. `verify=False` writes without reading back, `dry_run` writes nothing; the record says so.
+    as "PATTERN=KIND". `strip` names prefixes to take off, `key` the entry of a nested file, `parts` several of them
+    ("all" for every one), whose names then begin with theirs; `prefer` says which of live and averaged weights (EMA)
+    are meant where a file has both. Values: `dtype` casts floating tensors, `dequantize` makes the values of quantized
+    weights, `merge_adapter` adds the updates of an adapter, a folder or a file, to them. `shards` ("tp=4,pp=2")
+    and `layout` write a folder of ranks. `verify=False` writes without reading back, `dry_run` writes nothing; the
+    record says so. With `sha256` the record has the SHA-256 of each tensor, not XXH3.
     `trust_pickle` lets torch run what a file pickles.
+    `with_state` carries the state of the optimizer too, `state_for` names MindSpore's (`nn.Adam`), `state_file` is
+    torch's file of it; beside a map a model tells the order of its parameters.
 
     Raises UsageError, OpenNamesError, MapError, DestinationError, VerificationError and what reading the source raises;
     after any of them the destination is as it was.
@@ -102,11 +125,25 @@ def convert_checkpoint(  # noqa: PLR0913 - the options of one command
     ('aligned', True)
     """
     destination = Path(destination)
-    _check_choices(target, dtype)
-    plugin = _format_for(destination)
+    _check_choices(target, dtype, dequantize, prefer)
+    if sha256 and not verify:
+        raise UsageError.of("convert_usage.no_sha256")
+    asked = with_state or state_for or state_file
+    ranks = rank_request(shards, layout, with_state=bool(asked)) if shards or layout else None
+    plugin = _format_for(destination) if ranks is None else ranks.plugin
     limit = _shard_limit(max_shard_size, destination)
-    checkpoint = _opened(Path(source), key, trust_pickle)
-    request = NameRequest(name_map, source_model, target_model, family, target, _texts(layers), _texts(strip))
+    options = StateOptions(state_for, Path(state_file) if state_file else None) if asked else None
+    path = weights_path(source, options) if options else Path(source)
+    checkpoint = _opened(path, WeightsRequest(key, _texts(parts), prefer), trust_pickle)
+    checkpoint = _with_values(checkpoint, dtype, dequantize)
+    request = NameRequest(name_map, source_model, target_model, family, target, _texts(layers), _texts(strip), prefer)
+    if merge_adapter is not None or any("lora_" in name for name in checkpoint.tensors):
+        checkpoint, request = adapted(checkpoint, request, merge_adapter, plugin.framework)
+    if checkpoint.format == PADDLE and name_map is None:  # a map speaks of the file as it is
+        checkpoint, request = as_torch_has_it(checkpoint, request, plugin.framework)
+    task = find_state(checkpoint, request, options) if options else None
+    if task is not None:
+        checkpoint, request = task.checkpoint, task.request
     packed = packed_weights(checkpoint)
     if packed and not _reads_packed(checkpoint, request, plugin):
         raise packed_error(checkpoint, packed)
@@ -114,27 +151,36 @@ def convert_checkpoint(  # noqa: PLR0913 - the options of one command
     plan = _sound_plan(checkpoint, names, dtype)
     if packed and not _stay_together(packed, checkpoint, plan, plugin):
         raise packed_error(checkpoint, packed)
-    output = _output(plan, names, plugin, destination, limit)
-    _check_output(output, checkpoint, overwrite=overwrite)
+    state = task.plan(names, plugin) if task else None
+    flavour = FLAVOURS[names.framework]
+    output = rank_output(plan.targets, flavour, destination, ranks, checkpoint) if ranks else None
+    output = output or _output(plan, state, names, plugin, destination, limit)
+    (check_rank_output if ranks else _check_output)(output, checkpoint, overwrite=overwrite)
     kept = [packed_note(packed)] if packed else []
     warnings = (*checkpoint.notes, *left_out_warnings(checkpoint), *kept, *names.warnings, *plan.warnings)
-    job = Conversion(checkpoint, names, replace(plan, warnings=warnings), output, cast_losses(plan))
+    job = Conversion(checkpoint, names, replace(plan, warnings=warnings), output, cast_losses(plan), state)
     if dry_run:
         return conversion_record(job, None, written=False)
     if checkpoint.check is not None:
         checkpoint.check()
     require_source = partial(require_unchanged, checkpoint)
+    hashes = TensorHashes("sha256" if sha256 else "xxh3") if verify else None
     try:
-        hashes = write_output(output, require_source, verify=verify, progress=progress)
+        read_back = write_planned(output, require_source, hashes, progress)
     except VerificationError:
         require_source()  # its values may differ because it is another file by now
         raise
-    return conversion_record(job, hashes if verify else None)
+    return conversion_record(job, read_back if verify else None)
 
 
-def _check_choices(target: str | None, dtype: str | None) -> None:
-    """Refuse words that the command line would not let through."""
-    for option, given, known in (("target", target, TARGETS), ("dtype", dtype, tuple(PRECISIONS))):
+def _check_choices(target: str | None, dtype: str | None, dequantize: str | None, prefer: str | None) -> None:
+    choices = (
+        ("target", target, TARGETS),
+        ("dtype", dtype, tuple(PRECISIONS)),
+        ("dequantize", dequantize, DEQUANTIZED),
+        ("prefer", prefer, PREFERENCES),
+    )
+    for option, given, known in choices:
         if given is not None and given not in known:
             raise UsageError.of("convert_usage.unknown_option", option=option, given=given, known=known)
 
@@ -172,17 +218,22 @@ def _shard_limit(size: str | int | None, destination: Path) -> int | None:
     return parse_size(size)
 
 
-def _opened(source: Path, key: str | None, trust_pickle: bool) -> Checkpoint:
+def _opened(source: Path, wanted: WeightsRequest, trust_pickle: bool) -> Checkpoint:
     """The source with its tensors; what only its own code can open goes through torch if that is trusted."""
-    if trust_pickle:
-        from align.checkpoints.open_checkpoint import open_trusted
-
-        checkpoint = open_trusted(source, key)
-    else:
-        checkpoint = open_checkpoint(source, key)
+    path = adapter_file(source) if source.is_dir() else source
+    checkpoint = open_weights(path, wanted, trust_pickle=trust_pickle)
     if not checkpoint.tensors:
         raise UnsupportedCheckpointError(source, *texts("convert_fault.no_tensors"))
     refuse_unfinished(checkpoint)
+    return checkpoint
+
+
+def _with_values(checkpoint: Checkpoint, dtype: str | None, dequantize: str | None) -> Checkpoint:
+    """The checkpoint with quantized weights as their values, if that is asked for; no cast leaves a scale out."""
+    if dequantize is not None:
+        return dequantized(checkpoint, PRECISIONS[dequantize])
+    if dtype is not None:
+        refuse_unscaled(checkpoint)
     return checkpoint
 
 
@@ -216,10 +267,16 @@ def _sound_plan(checkpoint: Checkpoint, names: ChosenNames, dtype: Precision | N
 
 
 def _output(
-    plan: ConversionPlan, names: ChosenNames, plugin: CheckpointFormat, destination: Path, limit: int | None
+    plan: ConversionPlan,
+    state: StatePlan | None,
+    names: ChosenNames,
+    plugin: CheckpointFormat,
+    destination: Path,
+    limit: int | None,
 ) -> Output:
     """What goes into which file; raises DestinationError naming every tensor that the format cannot hold."""
-    tensors = plan.targets
+    tensors = [*plan.targets, *(state.plan.targets if state else ())]
+    plugin = state.nested if state is not None and state.nested is not None else plugin
     flavour = FLAVOURS[names.framework]
     if problems := plugin.problems(tensors, flavour):
         raise DestinationError.of("destination_fault.cannot_hold", destination=destination, problems=problems)
@@ -233,7 +290,6 @@ def _output(
 
 
 def _old_files(destination: Path) -> list[Path]:
-    """What is there of a checkpoint of that name: the index first, the file itself, and the shards of an index."""
     index = destination.with_name(index_name(destination.name))
     # `Path.exists` raises where only the name of the index is too long.
     found = [path for path in (index, destination) if os.path.lexists(path)]
@@ -286,7 +342,7 @@ def plan_shards(tensors: Iterable[StoredTensor], most_bytes: int) -> list[list[S
     """
     shards: list[list[StoredTensor]] = []
     room = 0
-    for group in _groups(tensors):
+    for group in grouped((tensor.identity, tensor) for tensor in tensors).values():
         size = sum(tensor.nbytes for tensor in group)
         if not shards or size > room:
             shards.append([])
@@ -326,20 +382,12 @@ def _factor(unit: str) -> int:
     return int(base ** (POWERS.find(unit[0]) + 1))
 
 
-def _groups(tensors: Iterable[StoredTensor]) -> Iterable[list[StoredTensor]]:
-    """Tied tensors together, every other tensor alone, in the order of the first of each."""
-    groups: dict[object, list[StoredTensor]] = {}
-    for tensor in tensors:
-        groups.setdefault(tensor.identity, []).append(tensor)
-    return groups.values()
-
-
 # The record of a conversion: what became of every tensor, in enough detail to go back, and what was not kept.
 
 
 @dataclass(frozen=True, slots=True)
 class ConvertedTensor:
-    """One tensor as written: its source, what was done, and the SHA-256 of its bytes where it was read back.
+    """One tensor as written: its source, what was done, and the hash of its bytes where it was read back.
 
     `source` is "" for a tensor that the source lacks and the target needs.
     """
@@ -349,7 +397,7 @@ class ConvertedTensor:
     shape: Shape
     dtype: str
     transform: dict[str, object]
-    sha256: str | None
+    hash: str | None
     source_shape: Shape
     source_dtype: str
 
@@ -368,10 +416,11 @@ class ConversionRecord(ShownResult):
     """What a conversion did. `verified` says whether what was written was read back and compared bit for bit.
 
     `files` are the files written, none in a dry run; `key` is the entry that was taken of a nested file. `names` says
-    where the map comes from, `framework` whose names the target has. `content_sha256` covers names, dtypes, shapes and
+    where the map comes from, `framework` whose names the target has. `content_hash` covers names, dtypes, shapes and
     values of all tensors, not how a file holds them; it is None without verification. `left_out` names what
     the source holds beside its tensors, and what it is. `source_framework` is whose names the source has, None where
-    nothing says so. `dropped_target` are those of `dropped` that only the target has.
+    nothing says so. `dropped_target` are those of `dropped` that only the target has. `state` says what became of the
+    optimizer's state, None where that was not asked for, and `state_tensors` are its tensors as written.
     """
 
     result_kind = "convert"
@@ -383,7 +432,7 @@ class ConversionRecord(ShownResult):
     key: str
     names: str
     framework: Literal["torch", "mindspore"]
-    content_sha256: str | None
+    content_hash: str | None
     tensors: tuple[ConvertedTensor, ...]
     dropped: dict[str, str]
     dropped_values: dict[str, DroppedValue]
@@ -395,6 +444,8 @@ class ConversionRecord(ShownResult):
     left_out: dict[str, str] = field(default_factory=dict)
     source_framework: Literal["torch", "mindspore"] | None = None
     dropped_target: tuple[str, ...] = ()
+    state: CarriedState | None = None
+    state_tensors: tuple[ConvertedTensor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,11 +457,13 @@ class Conversion:
     plan: ConversionPlan
     output: Output
     losses: Losses
+    state: StatePlan | None = None
 
 
 def conversion_record(job: Conversion, hashes: Mapping[str, str] | None, *, written: bool = True) -> ConversionRecord:
     """Make the record; `hashes` is None where nothing was read back."""
-    tensors = tuple(_tensors(job, hashes or {}))
+    tensors = tuple(_tensors(job.plan, job.checkpoint.tensors, hashes or {}))
+    state = tuple(_tensors(job.state.plan, job.state.sources, hashes or {})) if job.state else ()
     own = {drop.name for drop in job.names.name_map.dropped if drop.side == "source"}
     return ConversionRecord(
         source=str(job.checkpoint.path),
@@ -421,7 +474,7 @@ def conversion_record(job: Conversion, hashes: Mapping[str, str] | None, *, writ
         key=job.checkpoint.key,
         names=job.names.origin,
         framework=job.names.framework,
-        content_sha256=_content_hash(tensors) if hashes is not None else None,
+        content_hash=_content_hash((*tensors, *state)) if hashes is not None else None,
         tensors=tensors,
         dropped=job.plan.dropped,
         dropped_values=_dropped_values(job),
@@ -433,12 +486,16 @@ def conversion_record(job: Conversion, hashes: Mapping[str, str] | None, *, writ
         left_out=job.checkpoint.other,
         source_framework=declared_framework(job.checkpoint.metadata) or job.names.name_map.frameworks[0],
         dropped_target=tuple(name for name in job.plan.dropped if name not in own),
+        state=job.state.carried if job.state else None,
+        state_tensors=state,
     )
 
 
-def _tensors(job: Conversion, hashes: Mapping[str, str]) -> Iterable[ConvertedTensor]:
-    for planned in job.plan.tensors:
-        source = job.checkpoint.tensors.get(planned.source)
+def _tensors(
+    plan: ConversionPlan, sources: Mapping[str, StoredTensor], hashes: Mapping[str, str]
+) -> Iterable[ConvertedTensor]:
+    for planned in plan.tensors:
+        source = sources.get(planned.source)
         target = planned.target
         yield ConvertedTensor(
             source=planned.source,
@@ -446,16 +503,18 @@ def _tensors(job: Conversion, hashes: Mapping[str, str]) -> Iterable[ConvertedTe
             shape=target.shape,
             dtype=target.dtype,
             transform=planned.transform.as_table(),
-            sha256=hashes.get(target.name),
+            hash=hashes.get(target.name),
             source_shape=source.shape if source else target.shape,
             source_dtype=source.dtype if source else target.dtype,
         )
 
 
 def _content_hash(tensors: Iterable[ConvertedTensor]) -> str:
-    """SHA-256 over a line for each tensor, sorted by name: equal for equal tensors, whatever file holds them."""
-    lines = sorted({f"{t.target}\t{t.dtype}\t{list(t.shape)}\t{t.sha256}\n" for t in tensors})
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
+    """The hash of a line for each tensor, sorted by name: equal for equal tensors, whatever file holds them."""
+    tensors = tuple(tensors)
+    lines = sorted({f"{t.target}\t{t.dtype}\t{list(t.shape)}\t{t.hash}\n" for t in tensors})
+    kind: HashKind = "sha256" if str(tensors[0].hash).startswith("sha256:") else "xxh3"
+    return TensorHashes(kind).of_bytes(["".join(lines).encode()])
 
 
 def _dropped_values(job: Conversion) -> dict[str, DroppedValue]:
@@ -472,6 +531,9 @@ def _verdict(job: Conversion, verified: bool, written: bool) -> Verdict:
     number, excluded = len(job.plan.targets), len(job.plan.dropped)
     done = "convert_verdict.verified" if verified else "convert_verdict.written"
     parts = [sentence(done if written else "convert_verdict.not_written", count=number)]
+    if job.state is not None:
+        count = len(job.state.plan.targets)
+        parts.append(sentence("convert_verdict.state", count=count, optimizer=job.state.carried.optimizer))
     if job.losses:
         changed = sum(loss.lost + loss.rounded for loss in job.losses.values())
         parts.append(sentence("convert_verdict.by_casts", count=changed))
@@ -480,7 +542,8 @@ def _verdict(job: Conversion, verified: bool, written: bool) -> Verdict:
     if hidden := sum(job.checkpoint.other_tensors.values()):
         parts.append(sentence("convert_verdict.not_converted", count=hidden))
     outcome = Outcome.ALIGNED if verified else Outcome.NOT_COMPARED
-    return Verdict(outcome, joined(", ", [*parts]), Coverage("tensors", number if verified else 0, excluded))
+    reason = parts[0] if len(parts) == 1 else sentence("convert_verdict.parts", parts=parts)
+    return Verdict(outcome, reason, Coverage("tensors", number if verified else 0, excluded))
 
 
 @dataclass(frozen=True, slots=True)
@@ -511,6 +574,10 @@ def cast_losses(plan: ConversionPlan) -> Losses:
     for planned in plan.tensors:
         before = planned.before
         for step in planned.transform.steps:
+            if isinstance(step, Sum):
+                if planned.total is None:  # what is done to the sum, its first term tells
+                    break
+                before = planned.total
             if isinstance(step, Cast):  # in any shape the values are the same
                 loss = _loss(before, step.dtype)
                 if loss.lost or loss.rounded:
@@ -528,13 +595,11 @@ def _loss(source: StoredTensor, dtype: str) -> CastLoss:
 
 def cast_warnings(losses: Losses) -> Iterable[str]:
     """One line for each tensor with values that its new dtype cannot hold, one for all that are only rounded."""
-    rounded: dict[str, list[str]] = {}
     for (name, dtypes), loss in losses.items():
         if loss.lost:
             counts = {"lost": loss.lost, "total": loss.total, "rounded": loss.rounded}
             yield sentence("convert_warning.cannot_hold", name=name, dtypes=dtypes, **counts)
-        else:
-            rounded.setdefault(dtypes, []).append(name)
+    rounded = grouped((dtypes, name) for (name, dtypes), loss in losses.items() if not loss.lost)
     for dtypes, names in rounded.items():
         values = sum(losses[name, dtypes].rounded for name in names)
         yield sentence("convert_warning.rounds", dtypes=dtypes, values=values, count=len(names), names=names)

@@ -12,7 +12,7 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from math import isclose, prod, sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from align.convert.pair_checkpoints import (
     CheckpointDiff,
     UpdateDifference,
     UpdatesDiff,
+    dequantized_sides,
     judge_diff,
     judge_pair,
     one_file,
@@ -45,13 +46,12 @@ from align.convert.thresholds import (
     UPDATE_FACTOR_TOLERANCE,
     UPDATE_TOLERANCE,
 )
-from align.core.dtypes import EPSILON, is_complex, numpy_dtype, rounded_as
-from align.core.progress import Progress, silent
+from align.core.parameters import EPSILON, is_complex, numpy_dtype, rounded_as
+from align.core.protocols import Progress, silent
 from align.core.thresholds import FLOAT32_ROUNDING
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import UsageError
-from align.measure.choose_kernel import Kernels
-from align.measure.measure_arrays import RunningSums
+from align.measure.measure_arrays import Kernels, RunningSums
 from align.measure.thresholds import SHARED_BLOCK
 from align.words.catalogue import joined, sentence
 
@@ -61,9 +61,8 @@ if TYPE_CHECKING:
 
     from align.convert.given_map import TwoWayMap
     from align.convert.pair_checkpoints import TensorDifference, TensorPair, TensorPairs, UpdateOutcome
-    from align.core.checkpoints import Checkpoint, StoredTensor
-    from align.core.dtypes import Array
     from align.core.name_map import NameMap
+    from align.core.parameters import Array, Checkpoint, StoredTensor
 
     Files = tuple[Path | str, Path | str]
 
@@ -80,6 +79,7 @@ def diff_checkpoints(  # noqa: PLR0913 - the options of one command
     candidate_key: str | None = None,
     strip: Iterable[str] = (),
     trust_pickle: bool = False,
+    dequantize: Literal["bf16", "fp32"] | None = None,
     unchanged: bool = False,
     progress: Progress = silent,
 ) -> CheckpointDiff:
@@ -88,9 +88,9 @@ def diff_checkpoints(  # noqa: PLR0913 - the options of one command
     `name_map` is a map between the names of both, its file or the record of a conversion, and is applied with its
     transforms in the direction that fits; without it, equal names pair, or of two frameworks those that the map of both
     files pairs. The keys name the entries of nested files,
-    `strip` prefixes to take off the names of whichever side has them. With `unchanged` the result lists what is equal
-    bit for bit. `trust_pickle` lets torch run what a file pickles. Raises what opening the files raises, UsageError
-    for prefixes and MapError.
+    `strip` prefixes to take off the names of whichever side has them. `dequantize` compares the values of quantized
+    weights, made in this dtype. With `unchanged` the result lists what is equal bit for bit. `trust_pickle` lets torch
+    run what a file pickles. Raises what opening the files raises, UsageError for prefixes and MapError.
 
     >>> import numpy, tempfile
     >>> from pathlib import Path
@@ -106,6 +106,8 @@ def diff_checkpoints(  # noqa: PLR0913 - the options of one command
     strip = tuple(strip)
     ours = open_for_diff(reference, reference_key, "--key-a", trust_pickle)
     theirs = open_for_diff(candidate, candidate_key, "--key-b", trust_pickle)
+    if dequantize is not None:
+        ours, theirs = dequantized_sides((ours, theirs), dequantize)
     ours, theirs = without_prefixes((ours, theirs), strip)
     said = (*_beside(ours), *_beside(theirs))
     same = one_file(reference, candidate, (reference_key, candidate_key))

@@ -6,7 +6,6 @@ and dtypes, which undo a reshape and a cast, the values of small tensors that we
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,33 +14,30 @@ import numpy as np
 
 from align.checkpoints.names_in_file import REASONS
 from align.convert.plan_conversion import plan_conversion, refilled
+from align.core.align_sequences import grouped
 from align.core.atomic_files import existing_file
 from align.core.documents import DocumentFault, Form, read_json
-from align.core.dtypes import is_numeric, numpy_dtype
 from align.core.name_map import Dropped, NameMap, Pairing, Unmatched
+from align.core.parameters import is_numeric, numpy_dtype
 from align.core.piece_transforms import filled_up, is_cut, join_fault
 from align.core.transforms import Cast
 from align.errors import MapError, UsageError
-from align.names.fold_names import as_literal
 from align.names.map_file import declared_framework, parse_transform, read_rules
-from align.names.user_rules import NameRules, apply_rules
-from align.words.catalogue import say, sentence
-from align.words.message_words import close_names
+from align.names.user_rules import NameRules, apply_rules, as_literal
+from align.words.catalogue import close_names, say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from align.core.checkpoints import StoredTensor
-    from align.core.dtypes import Array
     from align.core.name_map import Fill, FrameworkName, SideName
-    from align.core.parameters import Shape
+    from align.core.parameters import Array, Shape, StoredTensor
     from align.core.transforms import Transform
 
     Tensors = Mapping[str, StoredTensor]
 
 
 RECORD = Form({"type": "object"})  # what stands in it is told fault by fault
-SCHEMAS = "mindalign.convert/2", "mindalign.convert/1"
+SCHEMAS = "mindalign.convert/3", "mindalign.convert/2", "mindalign.convert/1"
 
 
 def read_given_map(given: NameMap | Path | str) -> TwoWayMap:
@@ -120,12 +116,8 @@ def _tensor(entry: Any) -> _Tensor:
 
 def _repeat_faults(tensors: Sequence[_Tensor]) -> Iterable[str]:
     """Yield what stands against following the record in either direction: names that stand twice, and are no pieces."""
-    sources: dict[str, list[_Tensor]] = defaultdict(list)
-    targets: dict[str, list[_Tensor]] = defaultdict(list)
-    for tensor in tensors:
-        targets[tensor.target].append(tensor)
-        if tensor.source:
-            sources[tensor.source].append(tensor)
+    sources = grouped((tensor.source, tensor) for tensor in tensors if tensor.source)
+    targets = grouped((tensor.target, tensor) for tensor in tensors)
     for name, found in sources.items():
         if len(found) > 1 and not all(is_cut(tensor.transform) for tensor in found):
             yield say("given_map.source_of_several", name=name, count=len(found))
@@ -327,7 +319,6 @@ def _led_back(
 
 
 def _undone(there: Transform, shape: Shape | None, dtype: str | None) -> tuple[Transform | None, str]:
-    """The inverse, or why there is none."""
     try:
         return there.inverse(shape, dtype), ""
     except ValueError as error:
@@ -339,9 +330,7 @@ class SourceNames:
 
     def __init__(self, rules: NameRules) -> None:
         self.rules = rules
-        self.exact: dict[str, list[Target]] = {}
-        for source, target, transform in rules.all_names:
-            self.exact.setdefault(target, []).append((source, transform))
+        self.exact = grouped((target, (source, transform)) for source, target, transform in rules.all_names)
         shared = {target: found for target, found in self.exact.items() if len(found) > 1}
         self.shared = {
             target: [source for source, _ in found]
@@ -374,7 +363,7 @@ class SourceNames:
                 return sentence("way_back.leads_elsewhere", pattern=rename.pattern.pattern, source=source)
         if any(rename.back is None for rename in self.rules.renames):
             return sentence("way_back.rename_without_back")
-        return sentence("way_back.no_rule")
+        return sentence("map_reason.no_rule_leads")
 
 
 def _suggested(unmatched: Sequence[Unmatched], known: Collection[str]) -> Iterator[Unmatched]:

@@ -21,18 +21,15 @@ from align.errors import CannotRunError, DestinationError, InputsError
 from align.models.open_side import SideRequest, open_side
 from align.names.map_file import read_map
 from align.names.map_parameters import match_sides, read_checkpoint_side
-from align.names.map_sides import followed_side
+from align.names.map_result import followed_side
 from align.names.user_rules import NameRules, check_shapes
-from align.words.catalogue import say, texts
-from align.words.message_words import first_few
+from align.words.catalogue import first_few, say, texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from align.core.checkpoints import StoredTensor
-    from align.core.dtypes import Array
     from align.core.name_map import NameMap
-    from align.core.parameters import ParameterSet
+    from align.core.parameters import Array, ParameterSet, StoredTensor
     from align.models.open_side import Side
 
 
@@ -71,7 +68,10 @@ def convert_into_onnx(
     own = target.reader.read_parameters(target.model, target.label)
     theirs = replace(theirs, parameters=tuple(replace(one, tied_to=None) for one in theirs.parameters))
     names = _names(name_map, theirs, own)
-    given = {one.target: one.transform.apply(values[one.source]) for one in names.pairings}
+    given: dict[str, Array] = {}
+    for one in names.pairings:
+        made = one.transform.apply(values[one.source])  # zeros where other parts belong
+        given[one.target] = given[one.target] + made if one.target in given else made
     _refuse_computed(target.model, given)
     new = _initializers(target.model, {**target.reader.read_values(target.model), **given})
     _write(model, destination, target.model.tensors, new)

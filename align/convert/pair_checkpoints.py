@@ -7,14 +7,16 @@ pair by a name map with its transforms, or by equal names; never by position, su
 
 from __future__ import annotations
 
-import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from align.checkpoints.inspect_checkpoint import refuse_placeholders
+from align.checkpoints.dequantize import dequantized
+from align.checkpoints.inspect_checkpoint import packed_weights, refuse_placeholders
 from align.checkpoints.names_in_file import (
     matched_without_wrappers,
+    older_part_name,
     shared_prefixes,
     source_framework,
     state_beside_weights,
@@ -23,23 +25,23 @@ from align.checkpoints.names_in_file import (
     wrapper_words,
 )
 from align.checkpoints.open_checkpoint import open_checkpoint, open_trusted
-from align.convert.plan_conversion import transformed_tensor
+from align.convert.plan_conversion import transformed_tensor, zero_tensor
 from align.convert.thresholds import FEW_EQUAL_NAMES, REASONS_SHOWN
-from align.core.name_map import Dropped, Pairing
-from align.core.piece_transforms import apart_from_whole
+from align.core.align_sequences import grouped
+from align.core.name_map import Dropped, Pairing, held_value, meant_value
+from align.core.parameters import StoredTensor
+from align.core.piece_transforms import apart_from_whole, sum_step, zero_cuts, zero_parts
 from align.core.transforms import Reshape
 from align.core.verdicts import Coverage, Outcome, ShownResult, Verdict
 from align.errors import CannotRunError, MapError
-from align.words.catalogue import joined, sentence
-from align.words.message_words import changed
+from align.words.catalogue import changed, joined, say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from align.convert.given_map import DirectedMap, TwoWayMap
-    from align.core.checkpoints import Checkpoint, StoredTensor
     from align.core.name_map import FrameworkName, NameMap, SideName
-    from align.core.parameters import Shape
+    from align.core.parameters import Array, Checkpoint, Shape
     from align.core.traces import Measurement
     from align.core.transforms import Transform
     from align.measure.measure_arrays import RunningSums
@@ -50,9 +52,6 @@ if TYPE_CHECKING:
 
 
 MATCHED = sentence("diff_warning.without_wrappers")
-# What torch.nn.utils.parametrizations calls the parts of a weight, and what its weight_norm and spectral_norm did.
-NEWER_PARTS = {"original0": "_g", "original1": "_v", "original": "_orig", "0._u": "_u", "0._v": "_v"}
-_NEWER = re.compile(r"\bparametrizations\.(\w+)\.(original[01]?|0\._[uv])$")
 
 
 def open_for_diff(path: Path | str, key: str | None, option: str, trust_pickle: bool) -> Checkpoint:
@@ -64,6 +63,14 @@ def open_for_diff(path: Path | str, key: str | None, option: str, trust_pickle: 
     except CannotRunError as error:
         error.hint = changed(error.hint, lambda hint: hint.replace("--key", option))
         raise
+
+
+def dequantized_sides(sides: Sequence[Checkpoint], dtype: Literal["bf16", "fp32"]) -> list[Checkpoint]:
+    """Both sides with the values of quantized weights; raises CannotRunError where neither has any."""
+    quantized = [bool(packed_weights(side)) for side in sides]
+    name = {"bf16": "bfloat16", "fp32": "float32"}[dtype]
+    wanted = quantized if any(quantized) else [True] * len(sides)
+    return [dequantized(side, name) if want else side for side, want in zip(sides, wanted, strict=True)]
 
 
 def without_prefixes(sides: Sequence[Checkpoint], strip: Sequence[str]) -> list[Checkpoint]:
@@ -228,10 +235,7 @@ def _dropped(rules: NameRules, side: SideName, names: Tensors, end: SideName) ->
 def _warnings(two_way: TwoWayMap, way: DirectedMap) -> Iterator[str]:
     if way.backwards:
         yield sentence("diff_warning.followed_back", map=two_way.rules.label)
-    reasons: dict[str, list[str]] = {}
-    for one in way.name_map.unmatched:
-        if one.side == "source":
-            reasons.setdefault(one.reason, []).append(one.name)
+    reasons = grouped((one.reason, one.name) for one in way.name_map.unmatched if one.side == "source")
     for reason, names in list(reasons.items())[:REASONS_SHOWN]:
         yield sentence("diff_warning.map_says_nothing", names=names, reason=reason)
 
@@ -246,17 +250,12 @@ def _as_named_by(ours: Checkpoint, theirs: Checkpoint) -> tuple[Checkpoint, str]
 
 def _with_parts_as(ours: Checkpoint, theirs: Checkpoint) -> tuple[Checkpoint, str]:
     """The reference with the parts of weights under the candidate's names, where one side has those of older torch."""
-    lone = {_older(name): name for name in theirs.tensors if name not in ours.tensors}
+    lone = {older_part_name(name): name for name in theirs.tensors if name not in ours.tensors}
     open_names = [name for name in ours.tensors if name not in theirs.tensors]
-    of_theirs = {lone[_older(name)]: name for name in open_names if _older(name) in lone}
+    of_theirs = {lone[older_part_name(name)]: name for name in open_names if older_part_name(name) in lone}
     names = {own: other for other, own in of_theirs.items()}
     said = sentence("diff_warning.older_parts", count=len(names)) if names else ""
     return _renamed(ours, {name: names.get(name, name) for name in ours.tensors}), said
-
-
-def _older(name: str) -> str:
-    """The name of a part of a weight as torch 1 has it: `fc.parametrizations.weight.original0` is `fc.weight_g`."""
-    return _NEWER.sub(lambda found: f"{found[1]}{NEWER_PARTS[found[2]]}", name)
 
 
 def _unwrapped(ours: Checkpoint, theirs: Checkpoint) -> tuple[Checkpoint, Checkpoint, str]:
@@ -322,14 +321,17 @@ def pair_tensors(
 ) -> TensorPairs:
     """Pair by the map, or by equal names without one."""
     pairings = (Pairing(name, name, "name", 1.0) for name in reference) if name_map is None else name_map.pairings
-    targets: dict[str, list[Pairing]] = {}
-    for pairing in pairings:
-        if pairing.target in candidate:
-            targets.setdefault(pairing.source, []).append(pairing)
+    targets = grouped((pairing.source, pairing) for pairing in pairings if pairing.target in candidate)
     pairs = tuple(
-        _pair(tensor, candidate[pairing.target], pairing.transform)
+        pair
         for name, tensor in reference.items()
         for pairing in targets.get(name, ())
+        for pair in (
+            _pair(tensor, candidate[pairing.target], pairing.transform)
+            if sum_step(pairing.transform) is None
+            else _pair_of_sum(pairing, reference, candidate),
+            *_pairs_of_zeros(tensor, candidate[pairing.target], pairing.transform),
+        )
     )
     drops = _drops(name_map)
     ours, theirs = {pair.reference.name for pair in pairs}, {pair.candidate.name for pair in pairs}
@@ -416,6 +418,44 @@ def _pair(reference: StoredTensor, candidate: StoredTensor, transform: Transform
         return TensorPair(reference, candidate, None, str(error))
 
 
+def _pairs_of_zeros(reference: StoredTensor, candidate: StoredTensor, transform: Transform) -> Iterator[TensorPair]:
+    """The rows of either that the other has no place for, beside zeros; none where the shapes do not fit."""
+    with suppress(ValueError):
+        for place in zero_parts(transform):
+            rows = transformed_tensor(candidate, candidate.name, place.inverse(None, None))
+            yield TensorPair(reference, rows, zero_tensor(rows.name, rows.shape, rows.dtype))
+        for cut in zero_cuts(transform):
+            rows = transformed_tensor(reference, candidate.name, cut)
+            yield TensorPair(reference, zero_tensor(rows.name, rows.shape, rows.dtype), rows)
+
+
+def _pair_of_sum(
+    pairing: Pairing, reference: Mapping[str, StoredTensor], candidate: Mapping[str, StoredTensor]
+) -> TensorPair:
+    """A tensor that is a term of a sum: what is compared is the sum, made of all tensors that it needs."""
+    tensor, other = reference[pairing.source], candidate[pairing.target]
+    ones = pairing, *pairing.terms
+    absent = [one.source for one in ones if one.source not in reference]
+    absent += [one.target for one in ones if one.target not in candidate]
+    if absent:
+        return TensorPair(tensor, other, None, say("cut_fault.absent", names=absent))
+    change, place = apart_from_whole(pairing.transform)
+    try:
+        shape = change.output_shape(tensor.shape)
+    except ValueError as error:
+        return TensorPair(tensor, other, None, str(error))
+
+    def meant() -> Array:
+        return meant_value(pairing, {one.source: reference[one.source].load() for one in ones})
+
+    def held() -> Array:
+        return held_value(pairing, {one.target: candidate[one.target].load() for one in ones})
+
+    is_part = place is not None and place.shape == other.shape
+    both = StoredTensor(other.name, shape if is_part else other.shape, other.dtype, held)
+    return TensorPair(tensor, both, StoredTensor(other.name, shape, change.output_dtype(tensor.dtype), meant))
+
+
 def _drops(name_map: NameMap | None) -> dict[str, dict[str, str]]:
     drops: dict[str, dict[str, str]] = {"source": {}, "target": {}}
     for drop in name_map.dropped if name_map else ():
@@ -435,17 +475,9 @@ def _outcome(measurement: Measurement | None, same_dtype: bool) -> TensorOutcome
 
 TensorOutcome = Literal["equal", "values differ", "dtypes differ", "shapes differ"]
 UpdateOutcome = Literal[
-    "same",
-    "one factor apart",
-    "decay differs",
-    "updates differ",
-    "reference only",
-    "candidate only",
-    "neither moved",
-    "without influence",
-    "not finite",
-    "shapes differ",
-]
+    "same", "one factor apart", "decay differs", "updates differ", "reference only", "candidate only", "neither moved",
+    "without influence", "not finite", "shapes differ",
+]  # fmt: skip
 ALIKE = frozenset({"same", "neither moved", "without influence"})
 
 

@@ -1,37 +1,50 @@
 """The plan of a conversion: which target tensors are made of which source tensors, and all that stands against it.
 
-Nothing is read here but tensors that a record calls tied. Values are made when the writer asks for them: steps that
-leave the bytes as they are keep the source's place in its file, so that a writer copies without loading. A cast is done
-block by block, whatever comes before it; only axes in another order need the source's array, and that is a view of a
-file mapped into memory. A slice of the first axis has a place in the file as well. What was dropped is filled: with the
-value that a record kept, else the default that a layer rule states, else not.
+Nothing is read here but tensors that a record calls tied, and rows that must be zeros. Values are made when the writer
+asks for them: steps that leave the bytes as they are keep the source's place in its file, so that a writer copies
+without loading. A cast is done block by block, whatever comes before it; only axes in another order need the source's
+array, and that is a view of a file mapped into memory. A slice of the first axis has a place in the file as well. What
+was dropped is filled: with the value that a record kept, else the default that a layer rule states, else not.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from align.checkpoints.extents import byte_blocks, retie_tensors, tied_names
 from align.checkpoints.names_in_file import is_count
-from align.core.checkpoints import StoredTensor
-from align.core.dtypes import dtype_name, is_float, numpy_dtype
-from align.core.name_map import Fill
-from align.core.piece_transforms import Part, Slice, apart_from_whole, cut_faults, join_fault
+from align.core.align_sequences import grouped
+from align.core.name_map import Fill, cut_faults, term_of
+from align.core.parameters import StoredTensor, dtype_name, is_float, numpy_dtype
+from align.core.piece_transforms import (
+    Part,
+    Share,
+    Slice,
+    Sum,
+    apart_from_whole,
+    around_sum,
+    join_fault,
+    joins,
+    sum_step,
+    summed,
+    zero_cuts,
+    zero_parts,
+)
 from align.core.transforms import IDENTITY, Cast, Reshape, chained
 from align.names.user_rules import literal_name
 from align.rules.layer_rules import defaults
-from align.words.catalogue import say, sentence
-from align.words.message_words import close_names
+from align.words.catalogue import close_names, say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
-    from align.core.dtypes import Array
     from align.core.name_map import NameMap, Pairing
+    from align.core.parameters import Array, Shape
     from align.core.piece_transforms import Place
     from align.core.transforms import Transform
 
@@ -40,13 +53,15 @@ if TYPE_CHECKING:
 class PlannedTensor:
     """One target tensor, made of `before` by the transform; `source` is "" for one that is filled.
 
-    A target that is joined of several sources is planned once for each of them.
+    A target that is joined of several sources is planned once for each of them. `total` is the sum of which the source
+    is the first term.
     """
 
     source: str
     transform: Transform
     target: StoredTensor
     before: StoredTensor
+    total: StoredTensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +104,8 @@ def plan_conversion(
             for name, fault in cut_faults(name_map.pairings, shapes).items()
         ),
     ]
-    for group in _by_target(name_map.pairings).values():
+    problems += [] if problems else _rows_without_place(tensors, name_map)
+    for group in grouped((one.target, one) for one in name_map.pairings).values():
         if all(pairing.source in tensors for pairing in group):
             planned += _planned(group, tensors, problems)
     order = {name: place for place, name in enumerate(tensors)}
@@ -114,34 +130,60 @@ def plan_conversion(
 def _planned(group: Sequence[Pairing], tensors: Mapping[str, StoredTensor], problems: list[str]) -> list[PlannedTensor]:
     """One target, made of one source or joined of several; what stands against it is added to the problems."""
     first, label = group[0], ", ".join(pairing.source for pairing in group)
+    totals: dict[int, StoredTensor] = {}
     try:
-        if apart_from_whole(first.transform)[1] is None:
+        if not joins(first.transform):
             made = transformed_tensor(tensors[first.source], first.target, first.transform)
         else:
-            made = _joined(group, tensors)
+            made = _joined(group, tensors, totals)
     except ValueError as error:
         problems.append(f"{label} -> {first.target}: {error}")
         return []
-    return [PlannedTensor(one.source, one.transform, made, tensors[one.source]) for one in group]
+    return [
+        PlannedTensor(one.source, one.transform, made, tensors[one.source], totals.get(at))
+        for at, one in enumerate(group)
+    ]
 
 
-def _joined(group: Sequence[Pairing], tensors: Mapping[str, StoredTensor]) -> StoredTensor:
+def _joined(
+    group: Sequence[Pairing], tensors: Mapping[str, StoredTensor], totals: dict[int, StoredTensor]
+) -> StoredTensor:
+    """One target of several sources; `totals` gets the sum at the number of the pairing that has its first term."""
     if fault := join_fault([pairing.transform for pairing in group]):
         raise ValueError(fault)
     pieces = []
-    for pairing in group:
-        pairing.transform.output_shape(tensors[pairing.source].shape)
-        change, part = apart_from_whole(pairing.transform)
-        if part is not None:
-            pieces.append((transformed_tensor(tensors[pairing.source], pairing.source, change), part))
-    return joined_tensor(group[0].target, pieces)
+    for place, ones in grouped((apart_from_whole(one.transform)[1], one) for one in group).items():
+        for pairing in ones:
+            pairing.transform.output_shape(tensors[pairing.source].shape)
+        first, piece = ones[0], tensors[ones[0].source]
+        if isinstance(sum_step(first.transform), Sum):
+            first = min(ones, key=term_of)
+            piece = totals[group.index(first)] = _total(sorted(ones, key=term_of), tensors)
+            change = around_sum(first.transform)[1]
+        else:
+            change = apart_from_whole(first.transform)[0]
+        piece = transformed_tensor(piece, group[0].target, change)
+        if place is None:
+            return piece
+        pieces.append((piece, place))
+    name, dtype = group[0].target, pieces[0][0].dtype
+    empty = dict.fromkeys(place for one in group for place in zero_parts(one.transform))
+    shapes = {place: place.inverse(None, None).output_shape(place.shape) for place in empty}
+    pieces += [(zero_tensor(name, shape, dtype), place) for place, shape in shapes.items()]
+    return joined_tensor(name, pieces)
 
 
-def _by_target(pairings: Iterable[Pairing]) -> dict[str, list[Pairing]]:
-    groups: dict[str, list[Pairing]] = {}
-    for pairing in pairings:
-        groups.setdefault(pairing.target, []).append(pairing)
-    return groups
+def _total(terms: Sequence[Pairing], tensors: Mapping[str, StoredTensor]) -> StoredTensor:
+    """The sum of terms, each brought into its form before they are added."""
+    made = [transformed_tensor(tensors[one.source], one.target, around_sum(one.transform)[0]) for one in terms]
+    _require_like(made)
+    return StoredTensor(made[0].name, made[0].shape, made[0].dtype, lambda: summed([one.load() for one in made]))
+
+
+def _require_like(tensors: Sequence[StoredTensor]) -> None:
+    """Raise ValueError where tensors that are to be one have several dtypes."""
+    if len(dtypes := sorted({tensor.dtype for tensor in tensors})) > 1:
+        raise ValueError(say("plan_fault.several_dtypes", dtypes=dtypes))
 
 
 def with_dtype(
@@ -169,8 +211,8 @@ def _map_problems(name_map: NameMap, fills: Sequence[Fill]) -> Iterable[str]:
     for unmatched in name_map.unmatched:
         facts = {"side": unmatched.side, "name": unmatched.name, "reason": unmatched.reason}
         yield say("plan_fault.unmatched", **facts, closest=unmatched.suggestions)
-    groups = _by_target(name_map.pairings)
-    parts = {target for target, group in groups.items() if all(apart_from_whole(one.transform)[1] for one in group)}
+    groups = grouped((one.target, one) for one in name_map.pairings)
+    parts = {target for target, group in groups.items() if all(joins(one.transform) for one in group)}
     takers = {target: [pairing.source for pairing in group] for target, group in groups.items()}
     for fill in fills:
         takers.setdefault(fill.name, []).append(f"a fill ({fill.reason})")
@@ -194,6 +236,17 @@ def _name_problems(tensors: Mapping[str, StoredTensor], name_map: NameMap) -> It
             yield say("plan_fault.not_in_map", name=name, shape=str(tensor.shape))
 
 
+def _rows_without_place(tensors: Mapping[str, StoredTensor], name_map: NameMap) -> Iterable[str]:
+    """Rows of sources that are to be zeros, and are not: a layer of the target would need a bias for them."""
+    for pairing in name_map.pairings:
+        for cut in zero_cuts(pairing.transform):
+            values = transformed_tensor(tensors[pairing.source], "", cut).load()
+            if count := int(np.count_nonzero(values)):
+                rows = [f"{step.start}:{step.stop}" for step in cut.steps if isinstance(step, Slice)]
+                facts = {"name": pairing.source, "rows": rows, "count": count, "total": values.size}
+                yield say("plan_fault.rows_without_place", **facts, beside=pairing.target)
+
+
 def _warnings(tensors: Mapping[str, StoredTensor], name_map: NameMap) -> Iterable[str]:
     absent = [drop.name for drop in name_map.dropped if drop.side == "source" and drop.name not in tensors]
     if absent:
@@ -201,6 +254,16 @@ def _warnings(tensors: Mapping[str, StoredTensor], name_map: NameMap) -> Iterabl
     if name_map.unused_rules:
         unused = name_map.unused_rules
         yield sentence("convert_warning.unused_rules", count=len(unused), rules=[*unused])
+    steps = [(pair, sum_step(pair.transform)) for pair in name_map.pairings]
+    if sums := dict.fromkeys(pair.target for pair, step in steps if isinstance(step, Sum)):
+        yield sentence("convert_warning.added_up", names=[*sums])
+    if made := dict.fromkeys(pair.target for pair in name_map.pairings if zero_parts(pair.transform)):
+        yield sentence("convert_warning.zeros_in_place", names=[*made])
+    if left := dict.fromkeys(pair.source for pair in name_map.pairings if zero_cuts(pair.transform)):
+        yield sentence("convert_warning.zeros_left_out", names=[*left])
+    if zeros := [pair for pair, step in steps if isinstance(step, Share) and step.term]:
+        names, sources = (dict.fromkeys(map(attrgetter(side), zeros)) for side in ("target", "source"))
+        yield sentence("convert_warning.zeros_beside", names=[*names], sources=[*sources])
 
 
 def transformed_tensor(source: StoredTensor, name: str, transform: Transform) -> StoredTensor:
@@ -224,8 +287,7 @@ def joined_tensor(name: str, pieces: Sequence[tuple[StoredTensor, Place]]) -> St
     pieces = sorted(pieces, key=lambda piece: [one.start or 0 for one in piece[1].region])
     first, part = pieces[0]
     rows = all(isinstance(place, Part) and not place.axis for _, place in pieces)
-    if len(dtypes := sorted({tensor.dtype for tensor, _ in pieces})) > 1:
-        raise ValueError(say("plan_fault.several_dtypes", dtypes=dtypes))
+    _require_like([tensor for tensor, _ in pieces])
 
     def load() -> Array:
         whole: Array = np.empty(part.shape, numpy_dtype(first.dtype))
@@ -238,6 +300,11 @@ def joined_tensor(name: str, pieces: Sequence[tuple[StoredTensor, Place]]) -> St
             yield from byte_blocks(tensor, block)
 
     return StoredTensor(name, part.shape, first.dtype, load, blocks=blocks if rows else None)
+
+
+def zero_tensor(name: str, shape: Shape, dtype: str) -> StoredTensor:
+    """A tensor of zeros."""
+    return StoredTensor(name, shape, dtype, lambda: np.zeros(shape, numpy_dtype(dtype)))
 
 
 def filled_tensor(fill: Fill) -> StoredTensor:
@@ -300,19 +367,27 @@ def default_fill(name: str) -> Fill | None:
     return None if found is None else Fill(name, np.array(found[0], np.int64), sentence("fill.default", value=found[0]))
 
 
-def with_counted_steps(fills: Iterable[Fill], tensors: Mapping[str, StoredTensor]) -> tuple[Fill, ...]:
+def with_counted_steps(fills: Iterable[Fill], tensors: Mapping[str, StoredTensor], since: int = 0) -> tuple[Fill, ...]:
     """Fill counters of batches with the number of steps that the file tells, in the place of their default.
 
     `tensors` are those beside the weights. A batch norm counts the batches that it was trained on, which is one a step.
-    A value that a record kept stays.
+    A value that a record kept stays, but for the steps `since` then.
     """
     steps = _counted_steps(tensors)
-    return tuple(
-        replace(fill, value=np.array(steps, np.int64), reason=sentence("fill.steps_of_file", name=STEPS, steps=steps))
-        if steps is not None and fill.name.rpartition(".")[2] == BATCHES and fill.reason != KEPT
-        else fill
-        for fill in fills
-    )
+
+    def counted(fill: Fill) -> Fill:
+        if fill.name.rpartition(".")[2] != BATCHES:
+            return fill
+        if fill.reason == KEPT:
+            return (
+                replace(fill, value=fill.value + since, reason=sentence("fill.kept_and_steps", steps=since))
+                if since
+                else fill
+            )
+        reason = sentence("fill.steps_of_file", name=STEPS, steps=steps)
+        return fill if steps is None else replace(fill, value=np.array(steps, np.int64), reason=reason)
+
+    return tuple(map(counted, fills))
 
 
 def _counted_steps(tensors: Mapping[str, StoredTensor]) -> int | None:

@@ -1,4 +1,4 @@
-"""The best order-preserving pairing of two sequences, by dynamic programming without gap cost.
+"""Sequences: put in groups; and the best order-preserving pairing of two, by dynamic programming without gap cost.
 
 S. Needleman and C. Wunsch, A general method applicable to the search for similarities, J. Mol. Biol. 48 (1970).
 Where items are alike or not, a row of the table is one long integer:
@@ -9,16 +9,32 @@ from __future__ import annotations
 
 from itertools import islice
 from math import isqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from align.core.thresholds import FLOAT64_ROUNDING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """The values of each key, keys and values in the order in which they come.
+
+    >>> grouped([("even", 2), ("odd", 3), ("even", 4)])
+    {'even': [2, 4], 'odd': [3]}
+    """
+    found: dict[K, list[V]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
 
 
 def align_sequences(scores: NDArray[np.float64]) -> list[tuple[int, int]]:
@@ -40,7 +56,7 @@ def align_sequences(scores: NDArray[np.float64]) -> list[tuple[int, int]]:
     return pairs[::-1]
 
 
-def align_alike(rows: int, columns: int, alike: Callable[[int], int]) -> list[tuple[int, int]]:
+def align_alike(rows: int, columns: int, may_pair: Callable[[int], int]) -> list[tuple[int, int]]:
     """The pairs of `align_sequences` where all scores are 0 or 1: bit j of `alike(i)` says that i and j may pair.
 
     Time is O(rows columns / 64), memory O(sqrt(rows) columns) bits: of the table only some rows are kept, the others
@@ -48,11 +64,11 @@ def align_alike(rows: int, columns: int, alike: Callable[[int], int]) -> list[tu
     """
     every = (1 << columns) - 1
     step = isqrt(rows) + 1
-    kept = list(islice(_rows(every, alike, range(rows), every), 0, None, step))
+    kept = list(islice(_rows(every, may_pair, range(rows), every), 0, None, step))
     pairs = []
     end = columns
     for start in range((rows // step) * step, -1, -step):
-        table = list(_rows(kept[start // step], alike, range(start, min(start + step, rows)), every))
+        table = list(_rows(kept[start // step], may_pair, range(start, min(start + step, rows)), every))
         for row in range(len(table) - 1, 0, -1):
             below = (1 << end) - 1
             new, old = ~table[row] & below, ~table[row - 1] & below
@@ -80,11 +96,11 @@ def _best_sums(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     return best
 
 
-def _rows(first: int, alike: Callable[[int], int], rows: range, every: int) -> Iterator[int]:
+def _rows(first: int, may_pair: Callable[[int], int], rows: range, every: int) -> Iterator[int]:
     """Rows of the table from the first on; bit j is unset where the sum grows by one from column j to j + 1."""
     flat = first
     yield flat
     for row in rows:
-        growing = flat & alike(row)
+        growing = flat & may_pair(row)
         flat = ((flat + growing) | (flat - growing)) & every
         yield flat

@@ -132,13 +132,13 @@ def _bounded(schema: Any) -> Any:
         return [_bounded(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {name: _bounded(one) for name, one in schema.items() if name not in ("$schema", "$id", "format")}
-    if "prefixItems" in made:
-        made["items"], made["additionalItems"] = made.pop("prefixItems"), made.get("items", True)
-    if isinstance(kind := made.get("type"), str) and kind in ("integer", "number"):
+    bounded = {name: _bounded(one) for name, one in schema.items() if name not in ("$schema", "$id", "format")}
+    if "prefixItems" in bounded:
+        bounded["items"], bounded["additionalItems"] = bounded.pop("prefixItems"), bounded.get("items", True)
+    if isinstance(kind := bounded.get("type"), str) and kind in ("integer", "number"):
         most = LARGEST_WHOLE if kind == "integer" else LARGEST_NUMBER
-        made = {"minimum": -most, "maximum": most, **made}
-    return made
+        bounded = {"minimum": -most, "maximum": most, **bounded}
+    return bounded
 
 
 def _require_size(size: int, most: int) -> None:

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.piece_transforms import Crop, Pad, Part, Reorder, Slice
+from align.core.piece_transforms import Crop, Pad, Part, Reorder, Share, Slice, Sum
 from align.core.transforms import Cast, Chain, Identity, Permute, Reshape
-from align.words.catalogue import ENGLISH, in_language
-from align.words.message_words import Sentence, Text
+from align.words.catalogue import ENGLISH, Sentence, Text, in_language
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _AS_THEY_ARE = frozenset({str, int, bool, type(None)})
-_TRANSFORMS = (Identity, Reshape, Permute, Cast, Slice, Part, Crop, Pad, Reorder, Chain)
+_TRANSFORMS = (Identity, Reshape, Permute, Cast, Slice, Part, Sum, Share, Crop, Pad, Reorder, Chain)
 ORIGIN = "_from"  # ends the name of what a sentence was made from
 
 
@@ -36,6 +35,8 @@ def to_json_data(value: Any) -> Any:
     """
     if type(value) in _AS_THEY_ARE:  # most of a document
         return value
+    if names := _shown_fields(value.__class__):
+        return _object({name: getattr(value, name) for name in names})
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, enum.Enum):
@@ -60,9 +61,8 @@ def _compound(value: Any) -> Any:
         return [*value] if _AS_THEY_ARE.issuperset(map(type, value)) else [to_json_data(item) for item in value]
     if isinstance(value, _TRANSFORMS):
         return value.as_table()
-    if dataclasses.is_dataclass(value):
-        fields = {name: getattr(value, name) for name in _shown_fields(value.__class__)}
-        return fields if _AS_THEY_ARE.issuperset(map(type, fields.values())) else _object(fields)
+    if dataclasses.is_dataclass(type(value)):  # one of which no field is shown
+        return {}
     raise TypeError(f"no plain form for {type(value).__name__}")
 
 
@@ -141,29 +141,34 @@ def _reworded(value: Any, origin: Any, language: str) -> Any:
 
 
 def _object(fields: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    if _AS_THEY_ARE.issuperset(map(type, fields.values())):
+        return fields
+    data: dict[str, Any] = {}
     for name, value in fields.items():
         if type(value) in _AS_THEY_ARE:
-            found[name] = value
+            data[name] = value
             continue
         if type(value) in (tuple, list) and _AS_THEY_ARE.issuperset(map(type, value)):
-            found[name] = [*value]
+            data[name] = [*value]
             continue
         if isinstance(value, dict):  # its keys may be data, which nothing may stand beside
-            found[name] = {str(key): to_json_data(one) for key, one in value.items()}
-            if origins := {str(key): _origin(one) for key, one in value.items() if isinstance(one, Sentence)}:
-                found[f"{name}{ORIGIN}"] = origins
+            data[name] = {str(key): to_json_data(item) for key, item in value.items()}
+            if origins := {str(key): _origin(item) for key, item in value.items() if isinstance(item, Sentence)}:
+                data[f"{name}{ORIGIN}"] = origins
             continue
-        found[name] = to_json_data(value)
+        data[name] = to_json_data(value)
         if isinstance(value, Sentence):
-            found[f"{name}{ORIGIN}"] = _origin(value)
-        elif isinstance(value, (list, tuple)) and any(isinstance(one, Sentence) for one in value):
-            found[f"{name}{ORIGIN}"] = [_origin(one) for one in value]
-    return found
+            data[f"{name}{ORIGIN}"] = _origin(value)
+        elif isinstance(value, (list, tuple)) and any(isinstance(item, Sentence) for item in value):
+            data[f"{name}{ORIGIN}"] = [_origin(item) for item in value]
+    return data
 
 
 @functools.cache
 def _shown_fields(value_type: type) -> tuple[str, ...]:
+    """The fields of a dataclass that are shown; none of a transform, which has its own form, and of other types."""
+    if not dataclasses.is_dataclass(value_type) or issubclass(value_type, _TRANSFORMS):
+        return ()
     return tuple(field.name for field in dataclasses.fields(value_type) if field.repr)
 
 

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+from align.core.align_sequences import grouped
+from align.core.piece_transforms import (
+    Share,
+    Sum,
+    apart_from_whole,
+    around_sum,
+    cut_fault,
+    cuts_of,
+    parts_of,
+    sum_step,
+    summed,
+)
 from align.core.thresholds import SURE
-from align.core.transforms import IDENTITY, Transform
+from align.core.transforms import IDENTITY, Transform, chained
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array, Shape
 
 Evidence = Literal["user", "rule", "name", "structure", "file", "trial", "dataflow", "values", "family"]
 SideName = Literal["source", "target"]
@@ -30,6 +42,7 @@ class Pairing:
     What holds the same values in another form has 0.9 at most; the pieces of a fused layer 0.7 by name and 0.6 by
     number, 0.9 only for torch's packed attention, since no shape tells whether they are interleaved. From
     `SURE` on a pair is called sure; one below it is the best reading of names, to be confirmed by values.
+    `terms` are the other pairings of the same sum, if it is of one; the map that it stands in tells them.
     """
 
     source: str
@@ -38,6 +51,7 @@ class Pairing:
     confidence: float
     transform: Transform = IDENTITY
     note: str = ""
+    terms: tuple[Pairing, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def sure(self) -> bool:
@@ -110,12 +124,13 @@ class Ambiguity:
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """A parameter without a counterpart, and the names that come closest."""
+    """A parameter without a counterpart, the names that come closest, and the layer of the other side that lacks it."""
 
     name: str
     side: SideName
     reason: str
     suggestions: tuple[str, ...] = ()
+    lacking_layer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +153,7 @@ class NameMap:
     by_source: dict[str, Pairing] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "pairings", with_terms(self.pairings))
         object.__setattr__(self, "by_source", {p.source: p for p in reversed(self.pairings)})
 
     @property
@@ -150,3 +166,97 @@ SideOf = Literal["reference", "candidate"]
 
 
 SIDES: tuple[SideOf, SideOf] = ("reference", "candidate")
+
+
+def cut_faults(pairings: Iterable[Pairing], shapes: Mapping[str, Shape]) -> dict[str, str]:
+    """Each source of these shapes that is cut so that a value of it is used never, or twice -> what is wrong.
+
+    A source of which something is made whole as well is not.
+    """
+    made = grouped((pairing.source, pairing.transform) for pairing in pairings)
+    found = {name: cut_fault(transforms, shapes[name]) for name, transforms in made.items() if name in shapes}
+    return {name: fault for name, fault in found.items() if fault}
+
+
+# What a pairing means to be in the target. The terms of a sum are compared as the sum that they come to, whichever side
+# has the terms: what each of them is says nothing.
+
+
+def with_terms(pairings: Sequence[Pairing]) -> tuple[Pairing, ...]:
+    """Return the pairings, each of which knows the others of its sum."""
+    steps = {at: step for at, pairing in enumerate(pairings) if (step := sum_step(pairing.transform)) and not step.each}
+    if not steps:
+        return tuple(pairings)
+    groups = grouped((_sum_place(pairings[at], step), at) for at, step in steps.items())
+    whole = [*pairings]
+    for places in groups.values():
+        for at in places:
+            others = (pairings[other] for other in places if steps[other].term != steps[at].term)
+            whole[at] = replace(pairings[at], terms=tuple(replace(pairing, terms=()) for pairing in others))
+    return tuple(whole)
+
+
+def _sum_place(pairing: Pairing, step: Sum | Share) -> tuple[object, ...]:
+    """What all terms of a sum have in common."""
+    if isinstance(step, Share):
+        return step.op, pairing.source, cuts_of(pairing.transform)
+    return step.op, pairing.target, parts_of(pairing.transform)
+
+
+def for_gradients(name_map: NameMap) -> NameMap:
+    """The map for what is known of gradients: each term of a sum has that of the sum."""
+    return replace(name_map, pairings=tuple(map(as_gradient, name_map.pairings)))
+
+
+def without_sums(name_map: NameMap) -> NameMap:
+    """The map without the terms of sums: what training makes of each says nothing of the other side."""
+    left = tuple(one for one in name_map.pairings if sum_step(one.transform) is None)
+    return name_map if len(left) == len(name_map.pairings) else replace(name_map, pairings=left)
+
+
+def as_gradient(pairing: Pairing) -> Pairing:
+    """The pairing in such a map."""
+    if sum_step(pairing.transform) is None:
+        return pairing
+    steps = (replace(one, each=True) if isinstance(one, (Sum, Share)) else one for one in pairing.transform.steps)
+    return replace(pairing, transform=chained(*steps), terms=())
+
+
+def meant_value(pairing: Pairing, source: Mapping[str, Array]) -> Array:
+    """What is meant to be at the pairing's place in the target, made of the source's values; of a sum all of it."""
+    before, after = around_sum(pairing.transform)
+    values = [before.apply(source[pairing.source])]
+    step = sum_step(pairing.transform)
+    if isinstance(step, Sum) and pairing.terms:
+        ordered = sorted((pairing, *pairing.terms), key=term_of)
+        values = [around_sum(one.transform)[0].apply(source[one.source]) for one in ordered]
+    return after.apply(summed(values))
+
+
+def written_value(pairing: Pairing, source: Mapping[str, Array]) -> Array:
+    """What a conversion writes there: as it is meant, but zeros in all targets of a sum but the first."""
+    made, step = meant_value(pairing, source), sum_step(pairing.transform)
+    return step.apply(made) if isinstance(step, Share) else made
+
+
+def held_value(pairing: Pairing, target: Mapping[str, Array]) -> Array:
+    """What is there in the target; where the source is a sum, what all of its targets hold together."""
+    if not isinstance(sum_step(pairing.transform), Share):
+        return _at_place(pairing, target)
+    after = around_sum(pairing.transform)[1]
+    values = []
+    for one in sorted((pairing, *pairing.terms), key=term_of):
+        held, other = _at_place(one, target), around_sum(one.transform)[1]
+        values.append(held if other == after else after.apply(other.inverse(None, None).apply(held)))
+    return summed(values)
+
+
+def term_of(pairing: Pairing) -> int:
+    """Which term of a sum the pairing is, the first if it is of none."""
+    step = sum_step(pairing.transform)
+    return 0 if step is None else step.term
+
+
+def _at_place(pairing: Pairing, target: Mapping[str, Array]) -> Array:
+    held, place = target[pairing.target], apart_from_whole(pairing.transform)[1]
+    return held[place.region] if place is not None and place.shape == held.shape else held

@@ -1,38 +1,44 @@
-"""Transforms between a tensor and its pieces: cut out, put in place, cropped, padded, blocks in another order.
+"""Transforms between a tensor and its pieces: cut out, put in place, added up, cropped, padded, blocks reordered.
 
 A fused tensor is written as one pairing for each piece, each with its place in the whole, so that every pairing is
-undone by itself: the inverse of a slice is a part of the source's shape, and the reverse.
+undone by itself: the inverse of a slice is a part of the source's shape, and the reverse. So are the terms of a sum,
+whose inverse is a share of it. Spans that no piece makes, as the bias of a layer that has none, are stated as `zeros`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from align.core.align_sequences import grouped
 from align.core.transforms import Chain, OneStep, Transform, chained
+from align.words.catalogue import listed, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from align.core.dtypes import Array
-    from align.core.name_map import Pairing
-    from align.core.parameters import Shape
+    from align.core.parameters import Array, Shape
 
 Region = tuple[slice, ...]
 Span = tuple[int, int]
+Spans = tuple[Span, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Slice(OneStep):
-    """The piece from `start` to `stop` along an axis; `origin` is the source's shape, where a map tells it."""
+    """The piece from `start` to `stop` along an axis; `origin` is the source's shape, where a map tells it.
+
+    The source is zero in the spans `zeros` of the axis, which go nowhere.
+    """
 
     axis: int
     start: int
     stop: int
     origin: Shape | None = field(default=None, compare=False)
+    zeros: Spans = ()
     op = "slice"
 
     def apply(self, value: Array) -> Array:
@@ -52,25 +58,34 @@ class Slice(OneStep):
         origin = self.origin if shape is None else shape
         if origin is None:
             raise ValueError("the shape before the slice is not known: add `from = [...]` to it")
-        return Part(self.axis, self.start, self.stop, origin)
+        return Part(self.axis, self.start, self.stop, origin, self.zeros)
 
     def as_table(self) -> dict[str, Any]:
         """Return the table form."""
         origin = {} if self.origin is None else {"from": list(self.origin)}
-        return {"op": self.op, "axis": self.axis, "start": self.start, "stop": self.stop, **origin}
+        return {
+            "op": self.op,
+            "axis": self.axis,
+            "start": self.start,
+            "stop": self.stop,
+            **origin,
+            **_zeros_table(self),
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Part(OneStep):
     """The source is the piece from `start` to `stop` of a target of this shape, whose rest other sources make.
 
-    It is the last step of a chain, or before another part, which says where this whole lies in a larger one.
+    It is the last step of a chain, or before another part, which says where this whole lies in a larger one. No source
+    makes the spans `zeros` of the axis, where zeros stand.
     """
 
     axis: int
     start: int
     stop: int
     shape: Shape
+    zeros: Spans = ()
     op = "part"
 
     @property
@@ -94,11 +109,12 @@ class Part(OneStep):
 
     def inverse(self, shape: Shape | None, dtype: str | None) -> Transform:  # noqa: ARG002
         """The slice that takes the piece out of the whole."""
-        return Slice(self.axis, self.start, self.stop, self.shape)
+        return Slice(self.axis, self.start, self.stop, self.shape, self.zeros)
 
     def as_table(self) -> dict[str, Any]:
         """Return the table form."""
-        return {"op": self.op, "axis": self.axis, "start": self.start, "stop": self.stop, "shape": list(self.shape)}
+        span = {"axis": self.axis, "start": self.start, "stop": self.stop}
+        return {"op": self.op, **span, "shape": list(self.shape), **_zeros_table(self)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +139,68 @@ class NestedPart(Chain):
 
 
 Place = Part | NestedPart
+
+
+@dataclass(frozen=True, slots=True)
+class Sum(OneStep):
+    """The source is one of `of` terms whose sum the target is, or its place in it: what comes behind is done to that.
+
+    The way back gives the first source all, and the others zeros. In a map for gradients `each` term has what the sum
+    has, either way.
+    """
+
+    term: int
+    of: int
+    each: bool = field(default=False, compare=False)
+    op = "sum"
+
+    def __post_init__(self) -> None:
+        _check_term(self)
+
+    def apply(self, value: Array) -> Array:
+        """Return the term, which `meant_value` adds the others to."""
+        return value
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """The same shape."""
+        return shape
+
+    def inverse(self, shape: Shape | None, dtype: str | None) -> Transform:  # noqa: ARG002
+        """The share of the sum that the source gets back."""
+        return Share(self.term, self.of, self.each)
+
+    def as_table(self) -> dict[str, Any]:
+        """Return the table form."""
+        return {"op": self.op, "term": self.term, "of": self.of}
+
+
+@dataclass(frozen=True, slots=True)
+class Share(OneStep):
+    """The source is the sum of `of` targets, and this is one of them: the first gets all, the others zeros."""
+
+    term: int
+    of: int
+    each: bool = field(default=False, compare=False)
+    op = "share"
+
+    def __post_init__(self) -> None:
+        _check_term(self)
+
+    def apply(self, value: Array) -> Array:
+        """Return the value for the first target, zeros for the others."""
+        return value if self.each or not self.term else np.zeros_like(value)
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """The same shape."""
+        return shape
+
+    def inverse(self, shape: Shape | None, dtype: str | None) -> Transform:  # noqa: ARG002
+        """The term of the sum that the target is."""
+        return Sum(self.term, self.of, self.each)
+
+    def as_table(self) -> dict[str, Any]:
+        """Return the table form."""
+        return {"op": self.op, "term": self.term, "of": self.of}
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +301,7 @@ def region(axis: int, start: int, stop: int) -> Region:
 
 def apart_from_whole(transform: Transform) -> tuple[Transform, Place | None]:
     """What makes the piece of a part, and its place; a transform that makes the whole target has no place."""
-    parts = _parts(transform)
+    parts = parts_of(transform)
     before = transform.steps[: len(transform.steps) - len(parts)]
     if not parts:
         return transform, None
@@ -232,25 +310,45 @@ def apart_from_whole(transform: Transform) -> tuple[Transform, Place | None]:
 
 def apart_from_cut(transform: Transform) -> tuple[Transform, Transform]:
     """What takes a piece out of the source, and what is done to it."""
-    cuts = _cuts(transform)
+    cuts = cuts_of(transform)
     return chained(*cuts), chained(*transform.steps[len(cuts) :])
 
 
-def _parts(transform: Transform) -> tuple[Part, ...]:
+def parts_of(transform: Transform) -> tuple[Part, ...]:
     """The parts that a transform ends in, the innermost first."""
     steps = takewhile(lambda step: isinstance(step, Part), reversed(transform.steps))
     return tuple(step for step in steps if isinstance(step, Part))[::-1]
 
 
-def _cuts(transform: Transform) -> tuple[Slice, ...]:
+def cuts_of(transform: Transform) -> tuple[Slice, ...]:
     """The slices that a transform begins with."""
     steps = takewhile(lambda step: isinstance(step, Slice), transform.steps)
     return tuple(step for step in steps if isinstance(step, Slice))
 
 
+def zero_parts(transform: Transform) -> list[Place]:
+    """The places in the target that are zeros, since no source makes them."""
+    found = (tuple(one[::-1]) for one in _zero_steps(parts_of(transform)[::-1]))
+    return [parts[0] if len(parts) == 1 else NestedPart(parts) for parts in found]
+
+
+def zero_cuts(transform: Transform) -> list[Transform]:
+    """What takes the rows out of the source that are zeros, since they go nowhere."""
+    return [chained(*one) for one in _zero_steps(cuts_of(transform))]
+
+
+def _zero_steps(steps: Sequence[Any]) -> Iterator[list[Any]]:
+    """The way to each span of zeros of slices or of parts, the outermost step first."""
+    before: list[Any] = []
+    for step in steps:
+        for start, stop in step.zeros:
+            yield [*before, replace(step, start=start, stop=stop, zeros=())]
+        before.append(replace(step, zeros=()))
+
+
 def is_cut(transform: Transform) -> bool:
-    """Tell whether the target is made of a piece of the source."""
-    return any(isinstance(step, Slice) for step in transform.steps[:1])
+    """Tell whether the target is made of a piece of the source, or is a share of it."""
+    return any(isinstance(step, Slice) for step in transform.steps[:1]) or isinstance(sum_step(transform), Share)
 
 
 def filled_up(transform: Transform) -> bool:
@@ -258,19 +356,67 @@ def filled_up(transform: Transform) -> bool:
     return any(isinstance(step, Pad) for step in transform.steps)
 
 
+def joins(transform: Transform) -> bool:
+    """Tell whether several such transforms may make one target: as parts of it, or as terms of a sum."""
+    return bool(parts_of(transform)) or isinstance(sum_step(transform), Sum)
+
+
+def sum_step(transform: Transform) -> Sum | Share | None:
+    """The step that says which term of a sum the source or the target is, if one does."""
+    return next((step for step in transform.steps if isinstance(step, (Sum, Share))), None)
+
+
+def around_sum(transform: Transform) -> tuple[Transform, Transform]:
+    """What is done to a term, and what to the sum, without the parts at the end; of no sum all is done to the term."""
+    steps = apart_from_whole(transform)[0].steps
+    at = next((at for at, step in enumerate(steps) if isinstance(step, (Sum, Share))), len(steps))
+    return chained(*steps[:at]), chained(*steps[at + 1 :])
+
+
 def join_fault(transforms: Sequence[Transform]) -> str:
-    """What keeps these from making one target together, "" if they are the parts of one whole and tile it."""
-    parts = [_parts(transform) for transform in transforms]
+    """What keeps these from making one target together, "" if they are the parts of one whole and tile it.
+
+    The terms of a sum make one part, or the whole.
+    """
+    places = grouped((parts_of(transform), transform) for transform in transforms)
+    if fault := next(filter(None, map(_sum_fault, places.values())), ""):
+        return fault
+    if len(places) == 1 and isinstance(sum_step(transforms[0]), Sum) and not all(places):
+        return ""
+    parts = [piece for piece, ones in places.items() for _ in ones[: 1 if _is_sum(ones) else None]]
     if not all(parts):
-        return "not all of them are parts of it"
-    if len({(own[-1].axis, own[-1].shape) for own in parts}) > 1:
-        return "they are parts of different wholes"
-    return _nested_fault([own[::-1] for own in parts], parts[0][-1].shape)
+        return say("cut_fault.no_parts")
+    if len({(piece[-1].axis, piece[-1].shape) for piece in parts}) > 1:
+        return say("cut_fault.other_wholes")
+    return _nested_fault([piece[::-1] for piece in parts], parts[0][-1].shape)
+
+
+def _is_sum(transforms: Sequence[Transform]) -> bool:
+    return all(isinstance(sum_step(one), Sum) for one in transforms)
+
+
+def _sum_fault(transforms: Sequence[Transform], kind: type[Sum | Share] = Sum) -> str:
+    """What keeps these, which are at one place, from being the terms of one sum; "" if none of them is one."""
+    steps = [step for transform in transforms if isinstance(step := sum_step(transform), kind)]
+    if not steps:
+        return ""
+    terms, of = [step.term for step in steps], max(step.of for step in steps)
+    if len(steps) < len(transforms) or sorted(terms) != [*range(of)] or len({step.of for step in steps}) > 1:
+        return say("cut_fault.terms", of=of, last=of - 1, terms=terms)
+    is_alike = kind is Share or len({around_sum(transform)[1] for transform in transforms}) == 1
+    return "" if is_alike else say("cut_fault.other_forms")
 
 
 def overlap(transforms: Sequence[Transform]) -> bool:
-    """Tell whether these, which make one target, make anything in it twice: only parts that lie apart do not."""
-    parts = [_parts(transform) for transform in transforms]
+    """Tell whether these, which make one target, make anything in it twice: parts that lie apart and terms do not."""
+    places = grouped((parts_of(transform), transform) for transform in transforms)
+    for ones in places.values():
+        steps = [sum_step(one) for one in ones]
+        if len(ones) > 1 and not (_is_sum(ones) and len(set(steps)) == len(ones)):
+            return True
+    parts = [*places]
+    if len(parts) == 1:
+        return False
     if not all(parts) or len({(own[-1].axis, own[-1].shape) for own in parts}) > 1:
         return True
     return _lie_over([own[::-1] for own in parts])
@@ -300,37 +446,31 @@ def _nested_fault(places: Sequence[Sequence[Slice | Part]], shape: Shape) -> str
         return ""
     within = _by_span(places)
     spans = [span for span, inner in within.items() for _ in range(1 if all(inner) else len(inner))]
+    spans += {span for place in places for span in place[0].zeros}
     if fault := tiling_fault(spans, shape[axis]):
         return fault
     for (start, stop), inner in within.items():
         if all(inner):
             if len({one[0].axis for one in inner}) > 1:
-                return f"{start}:{stop} is cut along different axes"
+                return say("cut_fault.different_axes", start=start, stop=stop)
             if fault := _nested_fault(inner, _resized(shape, axis, stop - start)):
-                return f"in {start}:{stop} {fault}"
+                return say("cut_fault.within", start=start, stop=stop, fault=fault)
     return ""
 
 
-def cut_faults(pairings: Iterable[Pairing], shapes: Mapping[str, Shape]) -> dict[str, str]:
-    """Each source of these shapes that is cut so that a value of it is used never, or twice -> what is wrong.
-
-    A source of which something is made whole as well is not.
-    """
-    made: dict[str, list[Transform]] = {}
-    for pairing in pairings:
-        made.setdefault(pairing.source, []).append(pairing.transform)
-    found = {name: _cut_fault(transforms, shapes[name]) for name, transforms in made.items() if name in shapes}
-    return {name: fault for name, fault in found.items() if fault}
-
-
-def _cut_fault(transforms: Sequence[Transform], shape: Shape) -> str:
-    cuts = [own for transform in transforms if (own := _cuts(transform))]
-    if not cuts or len(cuts) < len(transforms):
+def cut_fault(transforms: Sequence[Transform], shape: Shape) -> str:
+    """How a source of this shape is cut so that a value of it is used never, or twice; "" if it is not."""
+    places = grouped((cuts_of(transform), transform) for transform in transforms)
+    if fault := next(filter(None, (_sum_fault(ones, Share) for ones in places.values())), ""):
+        return fault
+    shared = {piece for piece, ones in places.items() if isinstance(sum_step(ones[0]), Share)}
+    cuts = [piece for piece, ones in places.items() if piece for _ in ones[: 1 if piece in shared else None]]
+    if not cuts or not all(places):
         return ""
-    if len(axes := {own[0].axis for own in cuts}) > 1:
-        return f"it is cut along the axes {' and '.join(map(str, sorted(axes)))}"
+    if len(axes := {piece[0].axis for piece in cuts}) > 1:
+        return say("cut_fault.axes", axes=sorted(axes))
     fault = _nested_fault(cuts, shape)
-    return f"it is cut along axis {axes.pop()}, and {fault}" if fault else ""
+    return say("cut_fault.axis", axis=axes.pop(), fault=fault) if fault else ""
 
 
 def tiling_fault(spans: Sequence[Span], size: int) -> str:
@@ -338,13 +478,20 @@ def tiling_fault(spans: Sequence[Span], size: int) -> str:
     faults, end = [], 0
     for start, stop in [*sorted(spans), (size, size)]:
         if start > end:
-            faults.append(f"nothing covers {end}:{start}")
+            faults.append(say("cut_fault.not_covered", start=end, stop=start))
         elif start < end:
             faults.append(
-                f"{start}:{min(end, stop)} is covered twice" if start < size else f"{size}:{end} is not there"
+                say("cut_fault.twice", start=start, stop=min(end, stop))
+                if start < size
+                else say("cut_fault.beyond", start=size, stop=end)
             )
         end = max(end, stop)
-    return ", ".join(faults)
+    return listed(faults) if faults else ""
+
+
+def _check_term(step: Sum | Share) -> None:
+    if step.of < 2 or not 0 <= step.term < step.of:
+        raise ValueError(say("cut_fault.no_term", term=step.term, of=step.of))
 
 
 def _resized(shape: Shape, axis: int, size: int) -> Shape:
@@ -371,6 +518,18 @@ def _size_before(step: Crop | Pad, shape: Shape | None) -> int:
     return before
 
 
+def _zeros_table(step: Slice | Part) -> dict[str, Any]:
+    return {"zeros": [list(span) for span in step.zeros]} if step.zeros else {}
+
+
 def _sized_table(step: Crop | Pad) -> dict[str, Any]:
     origin = {} if step.origin is None else {"from": step.origin}
     return {"op": step.op, "axis": step.axis, "size": step.size, "value": step.value, **origin}
+
+
+def summed(values: Sequence[Array]) -> Array:
+    """The sum; where all others are zero the first one's bits."""
+    total = values[0]
+    for value in values[1:]:
+        total = np.where(value == 0, total, total + value)
+    return total

@@ -1,7 +1,9 @@
-"""What a plugin offers: separate protocols to read and to run a model, so that a plugin offers what it can."""
+"""What a plugin offers: separate protocols to read and to run a model; and how long work tells how far it is."""
 
 from __future__ import annotations
 
+import gc
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, TypeAlias, runtime_checkable
 from zlib import crc32
@@ -10,18 +12,24 @@ from align.core.thresholds import LONGEST_SETTING, SETTING_DEPTH
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     import pandas as pd
 
-    from align.core.checkpoints import Checkpoint, StoredTensor
-    from align.core.dtypes import Array, EmulatedCalls, Emulation
     from align.core.layer_scripts import ScriptForms
-    from align.core.parameters import Origin, ParameterSet, TensorMemory
+    from align.core.parameters import (
+        Array,
+        Checkpoint,
+        EmulatedCalls,
+        Emulation,
+        Origin,
+        ParameterSet,
+        StoredTensor,
+        TensorMemory,
+    )
     from align.core.traces import CaptureSink, CodeSeen, ForeignDump, Influences
-
 
 Model = Any
 Batch: TypeAlias = "Mapping[str, Array]"
@@ -64,6 +72,17 @@ class ModelReader(Plugin, Protocol):
 
     def environment(self) -> dict[str, str]:
         """Versions, device and thread count, for the record."""
+
+
+@runtime_checkable
+class ValueLender(Plugin, Protocol):
+    """Lets the values of a live model be looked at and changed one by one, without a copy of all."""
+
+    def live_values(self, model: Model) -> Mapping[str, Array]:
+        """All parameters and buffers by name, as they are when each is read; nobody may write into them."""
+
+    def put_values(self, model: Model, values: Mapping[str, Array]) -> None:
+        """Fill those that are named, with values of their shapes."""
 
 
 @runtime_checkable
@@ -191,7 +210,13 @@ class OperatorRunner(ModelRunner, Protocol):
 
 @runtime_checkable
 class PrecisionRunner(ModelRunner, Protocol):
-    """Makes copies of a model that compute otherwise, to measure what rounding does to it."""
+    """Makes copies of a model that compute otherwise, to measure what rounding does to it.
+
+    They are run, and not trained: large parameters may be the model's own, cast where they are used.
+    """
+
+    def widened_by_layer(self, model: Model) -> Model:
+        """As `widened`, and only what is being used of it is in float64. Raises UserCodeError if there can be none."""
 
     def cast_copy(self, model: Model, dtype: str) -> Model:
         """A copy in another floating dtype; floating inputs follow it. Raises UserCodeError if there can be none."""
@@ -319,8 +344,10 @@ class Differentiator(ModelRunner, Protocol):
         backward pass fails, as after operations in place.
         """
 
-    def gradients(self, model: Model, inputs: Inputs, scales: Mapping[str, float]) -> dict[str, Array]:
-        """Gradients by parameter of a mix of what modules return, by one backward pass of a copy in evaluation mode.
+    def gradients(
+        self, model: Model, inputs: Inputs, scales: Mapping[str, float], take: Callable[[str, Array], None]
+    ) -> None:
+        """Hand on the gradient of each parameter of a mix of what modules return, by one backward pass of a copy.
 
         The mix is the sum over tensors of (tensor * standard normal) / scale, with the `scales` of those that count, by
         `Capture.key`: the expected square of a gradient is then the sum of squares of what a change of that element by
@@ -359,6 +386,24 @@ class CheckpointFormat(Plugin, Protocol):
 
 
 @runtime_checkable
+class FolderFormat(Plugin, Protocol):
+    """A format in which the ranks of a training write one checkpoint in parts, read as one without joining them."""
+
+    @property
+    def file_names(self) -> tuple[str, ...]:
+        """Names of files that stand for their folder."""
+
+    def find(self, path: Path) -> Path | None:
+        """What stands for the whole: a file or a folder, for what the user named; None for another format's."""
+
+    def read(self, path: Path, key: str | None = None) -> Checkpoint:
+        """Read the headers of all parts, at what `find` gave; no tensor is loaded.
+
+        Raises ShardsError for parts that are missing or do not belong together, and what `CheckpointFormat.read` does.
+        """
+
+
+@runtime_checkable
 class TensorFile(Plugin, Protocol):
     """A format in which a file may hold one tensor without a name."""
 
@@ -370,6 +415,28 @@ class TensorFile(Plugin, Protocol):
 
     def write_tensor(self, stream: BinaryIO, tensor: StoredTensor) -> None:
         """Write a file with this tensor alone."""
+
+
+@runtime_checkable
+class NestedFile(Plugin, Protocol):
+    """A format in which a file may hold tensors in dicts and lists, beside numbers and texts."""
+
+    def recognizes(self, path: Path, head: bytes) -> bool:
+        """Tell whether the file is of this format."""
+
+    def read_tree(self, path: Path) -> Any:
+        """All that a file holds, each tensor as a StoredTensor; what has no plain form is an OddTensor that names it.
+
+        Raises NotACheckpointError or UnsupportedCheckpointError.
+        """
+
+
+@runtime_checkable
+class TreeWriter(NestedFile, Protocol):
+    """A format in which such a file can be written."""
+
+    def write_tree(self, stream: BinaryIO, tree: Any) -> None:
+        """Write dicts, lists, tuples, numbers and texts, with StoredTensors among them."""
 
 
 @runtime_checkable
@@ -431,6 +498,11 @@ class LayerSettings:
     path: str
     classes: tuple[str, ...]
     values: dict[str, Setting] = field(default_factory=dict)
+
+    @property
+    def class_name(self) -> str:
+        """Name of the class without its package, or "" if unknown."""
+        return self.classes[0].rpartition(".")[2] if self.classes else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -501,3 +573,29 @@ def _is_plain(value: object, depth: int = SETTING_DEPTH) -> bool:
 
 def _plain(value: object) -> Setting:
     return tuple(map(_plain, value)) if isinstance(value, (list, tuple)) else value  # type: ignore[return-value]
+
+
+# Long work: it calls a `Progress`, which the command line draws, and may spare itself the search for cycles.
+
+
+class Progress(Protocol):
+    """Called now and then with what is being done and how far it is, in any unit; `done == total` ends that task."""
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Take note."""
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """Show nothing."""
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Keep the garbage collector from walking a growing tree of records again and again: a third of the time."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()

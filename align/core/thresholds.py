@@ -84,3 +84,22 @@ MOST_WORK_FOR_DOTS: Final = 50_000_000
 """Squares of the numbers of dots in the names of a document of TOML, added up.
 Measured: tomllib takes half a second for so many; a name of 50,000 parts, 2.5 billion, takes 20 seconds. A map of
 300,000 names of eight parts has 15 million."""
+
+# messages
+
+ARGUMENTS_SHOWN: Final = 2
+"""A message about a call that ends the program shows so many of its arguments.
+Choice: the third one of `os.execve` is the environment, which may hold secrets."""
+
+OPTIONS_IN_ONE_PANEL: Final = 10
+"""Options of a command that its help shows in one panel; of more, each kind has its own.
+Choice: ten lines are read at a glance."""
+
+# long runs
+
+LARGE_MODELS_BYTES: Final = 1 << 30
+"""Two models of so many bytes together are large: whether there is memory for them is looked at before they are run.
+Choice: smaller ones fit anywhere, and to refuse one wrongly would be worse."""
+LONG_RUN_SECONDS: Final = 120.0
+"""What is expected to take longer, or to take as much memory as large models do, is told before it begins.
+Choice: for less nobody leaves the screen."""

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from align.core.dtypes import Array, Emulation, GradientsMet
-    from align.core.parameters import Shape
+    from align.core.parameters import Array, Emulation, GradientsMet, Shape
     from align.core.protocols import Batch, Model
     from align.core.traces import Capture, CaptureSink
 
@@ -62,6 +61,22 @@ class BatchParts:
     outputs: tuple[str, ...] = ()
     guessed: Mapping[str, str] = field(default_factory=dict)
     for_both: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LabelClasses:
+    """Labels that a loss takes as numbers of classes, 0 to `count` - 1, and the one that it leaves out.
+
+    `field` is the array of the batch that holds them, with `axes` axes for each sample. `training` names whose loss it
+    is. It `is_direct` if a class of the framework takes them as they stand in the batch: other code may leave some out.
+    """
+
+    field: str
+    axes: int
+    count: int
+    ignored: int | None
+    training: str = ""
+    is_direct: bool = True
 
 
 @runtime_checkable

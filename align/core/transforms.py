@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from align.core.dtypes import is_complex, numpy_dtype
+from align.core.parameters import is_complex, numpy_dtype
 
 if TYPE_CHECKING:
-    from align.core.dtypes import Array
-    from align.core.parameters import Shape
+    from align.core.parameters import Array, Shape
 
 
 class Transform(Protocol):
@@ -63,6 +62,10 @@ class OneStep:
         """The same dtype."""
         return dtype
 
+    def as_table(self: Transform) -> dict[str, Any]:
+        """The name alone, for a step without settings."""
+        return {"op": self.op}
+
 
 @dataclass(frozen=True, slots=True)
 class Identity(OneStep):
@@ -86,10 +89,6 @@ class Identity(OneStep):
     def inverse(self, shape: Shape | None, dtype: str | None) -> Transform:  # noqa: ARG002
         """Itself."""
         return self
-
-    def as_table(self) -> dict[str, Any]:
-        """Return the table form."""
-        return {"op": self.op}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn
 
-from align.core.registry import result_views
+from align.core.load_code import result_views
 from align.errors import NotAlignedError
 
 if TYPE_CHECKING:
@@ -106,3 +106,17 @@ class ShownResult:
 
 
 LayerOutcome = Literal["aligned", "not aligned", "not comparable", "accepted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a command prints in the place of its result where it was asked for JSON and could not run.
+
+    `code` is the exit code, `kind` the class of the error in `align.errors`.
+    """
+
+    code: int
+    kind: str
+    message: str
+    hint: str
+    result_kind = "error"

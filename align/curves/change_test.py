@@ -102,12 +102,14 @@ def _onset_of_finite(difference: Floats, limit: Floats, stretch: Stretch | None)
     values, floor = difference[:end] / scale, np.maximum(IMMATERIAL_SHARE * limit[:end] / scale, IMMATERIAL_AT_ZERO)
     if stretch is not None and _jumps_at(values, floor, stretch.first):
         return Onset(stretch.first, stretch.first, stretch.first)
-    located = _fact(values, floor, stretch)
-    if located is None and stretch is not None and stretch.ended:
+    located: _Located | None
+    if stretch is not None and _is_plain(values, floor, stretch):
+        located = _at_stretch(values, stretch)
+    elif stretch is not None and stretch.ended:
         # The end was chosen by the values: a test of what stands before it would not know that.
         lasts = lasts_longer_than_chance(score_points(difference, limit), stretch.first, stretch.last)
         located = _at_stretch(values, stretch) if lasts else None
-    elif located is None:
+    else:
         located = _tested(values, floor)
     return None if located is None else _posterior(values, floor, located)
 
@@ -120,13 +122,6 @@ def _jumps_at(values: Floats, floor: Floats, at: int) -> bool:
     return quiet and bool(abs(values[at]) > floor[at] / IMMATERIAL_SHARE)
 
 
-def _fact(values: Floats, floor: Floats, stretch: Stretch | None) -> _Located | None:
-    """Return the change that is plain without a test, as its noise is small beside the limit or beside itself."""
-    if stretch is not None and (noise_size(values) <= float(np.median(floor)) or _is_clear(values, stretch)):
-        return _at_stretch(values, stretch)
-    return None
-
-
 def _at_stretch(values: Floats, stretch: Stretch) -> _Located:
     """Take a stretch for the change; of sizes alone where the values keep to no side in it."""
     return _Located(stretch.first, noise_size(values), not _one_sided(values[stretch.first :]))
@@ -135,9 +130,9 @@ def _at_stretch(values: Floats, stretch: Stretch) -> _Located:
 def _tested(values: Floats, floor: Floats) -> _Located | None:
     """Find whether there is a change, and of what: of sizes alone where the values keep to no side after it."""
     noise = noise_size(values)
-    mean = find_mean_change(np.arcsinh(values / np.maximum(noise, floor)))
+    mean = find_change(np.arcsinh(values / np.maximum(noise, floor)), sizes=False)
     # Of one unit for all points: limits go down with the loss, and noise that stays would seem to grow.
-    size = find_size_change(np.arcsinh(values / float(np.median(floor))))
+    size = find_change(np.abs(np.arcsinh(values / float(np.median(floor)))), sizes=True)
     of_sizes = size is not None and not _one_sided(values[size.at :])
     change = size if of_sizes else mean or size
     if change is None:
@@ -149,8 +144,10 @@ def _tested(values: Floats, floor: Floats) -> _Located | None:
     return _Located(change.at, noise, of_sizes)
 
 
-def _is_clear(values: Floats, stretch: Stretch) -> bool:
-    """Tell whether most points of a stretch are so far beyond all that was there before it that no test is needed."""
+def _is_plain(values: Floats, floor: Floats, stretch: Stretch) -> bool:
+    """Tell whether no test is needed: noise is small beside the limit, or most points are far beyond those before."""
+    if noise_size(values) <= float(np.median(floor)):
+        return True
     before, inside = values[: stretch.first], np.abs(values[stretch.first : stretch.last + 1])
     enough = len(before) >= POINTS_BEFORE and len(inside) >= POINTS_BEFORE
     return enough and bool(np.median(inside) > CLEAR_NOISES * np.sqrt(np.mean(before**2)))
@@ -189,14 +186,14 @@ def _zoom_in(values: Floats, floor: float, *, of_sizes: bool) -> Onset:
         if noises is None:
             noises = possible_noises(cells, floor, of_sizes=of_sizes)
         chances, gradual = _chances(cells, noises, floor, of_sizes=of_sizes)
-        held = np.argsort(-chances, kind="stable")
-        held = held[: int(np.searchsorted(np.cumsum(chances[held]), ONSET_POSTERIOR)) + 1]
-        first, last = int(held.min()), int(held.max())
+        likely = np.argsort(-chances, kind="stable")
+        likely = likely[: int(np.searchsorted(np.cumsum(chances[likely]), ONSET_POSTERIOR)) + 1]
+        first, last = int(likely.min()), int(likely.max())
         finer = _finer(edges, first, last)
         if len(finer) <= len(edges):
             break
         edges = finer
-    return Onset(int(edges[first]), int(edges[last + 1]) - 1, int(edges[held[0]]), gradual)
+    return Onset(int(edges[first]), int(edges[last + 1]) - 1, int(edges[likely[0]]), gradual)
 
 
 def _chances(cells: Cells, noises: Noises, floor: float, *, of_sizes: bool) -> tuple[Floats, bool]:
@@ -315,16 +312,6 @@ class Blocks(NamedTuple):
     alike: bool
 
 
-def find_mean_change(values: Floats) -> Change | None:
-    """Test whether values, shape (points,), that are symmetric about zero leave it; None if they do not surely."""
-    return _find(values, sizes=False)
-
-
-def find_size_change(values: Floats) -> Change | None:
-    """Test whether the sizes of values, shape (points,), grow; None if they do not surely."""
-    return _find(np.abs(values), sizes=True)
-
-
 def lasts_longer_than_chance(scores: Floats, first: int, last: int) -> bool:
     """Test whether the points from `first` to `last`, with the largest sum of scores, have one that is no chance.
 
@@ -355,7 +342,11 @@ def independent_blocks(left: Floats) -> Blocks:
     return Blocks(length, max(1.0, length * spread / whole) if whole else 1.0, _is_alike(means))
 
 
-def _find(values: Floats, *, sizes: bool) -> Change | None:
+def find_change(values: Floats, *, sizes: bool) -> Change | None:
+    """Test whether values, shape (points,), that are symmetric about zero leave it, or whether `sizes` grow.
+
+    None if they do not surely.
+    """
     cells = take_cells(values, even_edges(len(values)))
     shapes = shapes_of(cells.edges)
     from_zero, free = fit_shapes(cells, shapes)
@@ -382,14 +373,14 @@ def _p_value(cells: Cells, shapes: Floats, length: int, *, sizes: bool) -> float
     return _share_as_large(found, largest, FALSE_ALARM_RATE / 2)
 
 
-def _share_as_large(found: float, arranged: Iterable[Floats], level: float) -> float:
+def _share_as_large(observed: float, arranged: Iterable[Floats], level: float) -> float:
     """Return the share of arrangements with as large a value, the one that was found among them: the p-value.
 
     Where there are so many that the rest could not help, the share of those that were looked at.
     """
     seen, as_large = 1, 1
     for largest in arranged:
-        seen, as_large = seen + len(largest), as_large + int(np.sum(largest >= found * (1.0 - FLOAT64_ROUNDING)))
+        seen, as_large = seen + len(largest), as_large + int(np.sum(largest >= observed * (1.0 - FLOAT64_ROUNDING)))
         if as_large > level * (REARRANGEMENTS + 1):
             break
     return as_large / seen

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, Union
 
 import numpy as np
 
-from align.curves.curve_result import SideSpeed, SpeedComparison
 from align.curves.evaluate_criteria import read_other_metrics
+from align.curves.event_rules import find_events
 from align.curves.global_steps import find_missing_steps, number_steps, printed_steps, skipped_runs, usual_distance
 from align.curves.jobs import choose_job
 from align.curves.judge_curves import judge_curves
@@ -26,7 +26,17 @@ from align.curves.judging_thresholds import (
     WARM_UP_SHARE,
     WARMING_UP,
 )
-from align.curves.loss_log import RAW, SINCE_LAST_PRINT, AxisHints, LogSummary, MetricSummary, Skips, is_loss
+from align.curves.loss_log import (
+    RAW,
+    SINCE_LAST_PRINT,
+    AxisHints,
+    LogSummary,
+    MetricSummary,
+    SideSpeed,
+    Skips,
+    SpeedComparison,
+    is_loss,
+)
 from align.curves.other_axis import LogsOnCommandLine, match_epochs, name_logs
 from align.curves.place_on_axis import (
     cadence,
@@ -40,15 +50,24 @@ from align.curves.place_on_axis import (
 from align.curves.presets import GUIDE, find_preset
 from align.curves.read_logs import read_log
 from align.curves.thresholds import NEAR_ZERO, ZEROS_AT_THE_END
-from align.curves.troubles.event_rules import find_events
 from align.errors import StepsPerEpochError, UnknownEpochLengthError, UsageError
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from align.curves.curve_result import Bound, CurveComparison, CurvePoints, Side
-    from align.curves.loss_log import Booleans, Curve, Floats, Integers, LossLog, Series
+    from align.curves.loss_log import (
+        Booleans,
+        Bound,
+        Curve,
+        CurveComparison,
+        CurvePoints,
+        Floats,
+        Integers,
+        LossLog,
+        Series,
+        Side,
+    )
     from align.curves.other_axis import UnlikeEpochs
     from align.curves.presets import Preset
 
@@ -172,7 +191,9 @@ def compare_readings(  # noqa: PLR0913 - one keyword for each thing that can be 
         for side, reading, log, size in zip(SIDES, readings, logs, sizes, strict=True)
     )
     epochs = match_epochs(left.curve(metric), right.curve(metric))
-    caveats: list[str] = [sentence("loss_verdict.same_file")] if _are_one(logs) and readings[0] == readings[1] else []
+    paths = [Path(log).resolve() if isinstance(log, (str, Path)) else log for log in logs]
+    same = paths[0] == paths[1] and readings[0] == readings[1]
+    caveats: list[str] = [sentence("loss_verdict.same_file")] if same else []
     left, right = replace(left, epochs=epochs), replace(right, epochs=epochs)
     curves = left.curve(metric), right.curve(metric)
     (first, said), (second, said_of_second) = (
@@ -187,15 +208,14 @@ def compare_readings(  # noqa: PLR0913 - one keyword for each thing that can be 
         return cut_after((right if log is right.log else left).curve(name), last_step)
 
     beside = read_other_metrics(left.log, right.log, metric, place, criteria)
-    comparison = judge_curves(
-        *curves, pair_curves(*curves, last_step), last_step, criteria, runs, beside, epochs, caveats
-    )
-    asked = {
+    pairs = pair_curves(*curves, last_step)
+    comparison = judge_curves(*curves, pairs, last_step, criteria, runs, beside, epochs, caveats)
+    options = {
         "--metric": None if metric == "loss" else metric,
         "--preset": None if preset == GUIDE.name else preset,
         "--last-step": last_step,
     }
-    named = _on_command_line(logs, readings, asked, steps_per)
+    named = _on_command_line(logs, readings, options, steps_per)
     events, notes = find_events(cut_after(curves[0], last_step), cut_after(curves[1], last_step), beside.lr)
     return thin_points(
         replace(
@@ -207,6 +227,12 @@ def compare_readings(  # noqa: PLR0913 - one keyword for each thing that can be 
             notes=(*comparison.notes, *notes, *beside.notes),
         )
     )
+
+
+def refuse_one_log(logs: tuple[Path, Path], readings: tuple[LogReading, LogReading]) -> None:
+    """Refuse to keep the comparison of a log with itself as that of two trainings; two jobs or ranks are two logs."""
+    if all(log.exists() for log in logs) and logs[0].samefile(logs[1]) and readings[0] == readings[1]:
+        raise UsageError.of("cli_usage.one_log", path=logs[1])
 
 
 def describe_log(log: Log, *, metric: str = "loss", reading: LogReading = LogReading()) -> LogSummary:
@@ -246,19 +272,13 @@ def _other_runs(side: _LogSide, logs: tuple[Log, Log], runs: Sequence[Log], metr
 def _on_command_line(
     logs: tuple[Log, Log],
     readings: tuple[LogReading, LogReading],
-    asked: Mapping[str, object],
+    options: Mapping[str, object],
     steps_per: tuple[int, int],
 ) -> LogsOnCommandLine:
     reference, candidate = (str(log) if isinstance(log, (str, Path)) else "" for log in logs)
     of_logs = {**readings[0].options("reference"), **readings[1].options("candidate")}
     of_logs["--steps-per"] = None if steps_per == (1, 1) else "{}:{}".format(*steps_per)
-    return LogsOnCommandLine(reference, candidate, of_logs, asked)
-
-
-def _are_one(logs: tuple[Log, Log]) -> bool:
-    """Tell whether one file is given twice, by whatever paths."""
-    paths = [Path(log).resolve() if isinstance(log, (str, Path)) else log for log in logs]
-    return paths[0] == paths[1]
+    return LogsOnCommandLine(reference, candidate, of_logs, options)
 
 
 def _sides(given: PerSide[N]) -> tuple[N | None, N | None]:
@@ -289,7 +309,10 @@ def summarize_log(log: LossLog, metric: str = "loss", hints: AxisHints | None = 
         label=log.label,
         format=log.format,
         metric=metric,
-        metrics=_metrics(log),
+        metrics=tuple(
+            MetricSummary(name, len(one.values), one.window, one.phase)
+            for name, one in sorted(log.table.metrics.items())
+        ),
         counting=log.counting,
         axis=curve.axis,
         base=numbering.base,
@@ -310,11 +333,6 @@ def summarize_log(log: LossLog, metric: str = "loss", hints: AxisHints | None = 
         notes=(*unknown, *filter(None, (zeros,)), *curve.notes),
         steps_told=not unknown,
     )
-
-
-def _metrics(log: LossLog) -> tuple[MetricSummary, ...]:
-    named = sorted(log.table.metrics.items())
-    return tuple(MetricSummary(name, len(one.values), one.window, one.phase) for name, one in named)
 
 
 # A result of so many points as can be looked at: of each stretch the extremes are kept, and all that was named.
@@ -425,7 +443,24 @@ def compare_speed(
     )
 
 
-def _times_of(log: LossLog) -> _Times | None:
+class StepTimes(NamedTuple):
+    """The times of a log's training steps, in seconds: arrays of shape (times,).
+
+    `waits` for data is NaN where none is told, `spans` is how many steps a time is the mean of, `lines` where it
+    stands. `whole` tells whether the first one's steps begin at step 1.
+    """
+
+    seconds: Floats
+    waits: Floats
+    spans: Integers
+    lines: Integers
+    epochs: Integers | None
+    whole: bool
+    series: Series
+
+
+def step_times(log: LossLog) -> StepTimes | None:
+    """Return the step times that a log tells; None for one that tells none."""
     series = _step_times(log)
     if series is None or series.phase != "training":
         return None
@@ -433,14 +468,23 @@ def _times_of(log: LossLog) -> _Times | None:
     if not usable.any():
         return None
     spans, from_start = _spans(log, series)
-    times, spans = series.values[usable], spans[usable]
-    waits = _waits(log, series)[usable]
-    first = _warm_up(times)
+    rows, epochs = series.rows[usable], log.table.epochs
+    of_epochs = None if epochs is None else epochs[rows]
+    waits, whole = _waits(log, series)[usable], bool(from_start and usable[0])
+    return StepTimes(series.values[usable], waits, spans[usable], log.table.lines[rows], of_epochs, whole, series)
+
+
+def _times_of(log: LossLog) -> _Times | None:
+    told_times = step_times(log)
+    if told_times is None:
+        return None
+    times, waits, spans, _, _, whole, series = told_times
+    first = warm_up(times)
     steady = times[first:]
     speed = SideSpeed(
         median=float(np.median(steady)),
         tail=float(np.percentile(steady, TAIL_PERCENTILE)),
-        first_step=_first_step(times, spans, series) if first and from_start and usable[0] else None,
+        first_step=_first_step(times, spans, series) if first and whole else None,
         warm_up=int(spans[:first].sum()),
         data_share=float(np.nanmean(waits[first:]) / np.mean(steady)) if np.isfinite(waits[first:]).any() else None,
         total=float(np.sum(times * spans)),
@@ -490,7 +534,7 @@ def _waits(log: LossLog, series: Series) -> Floats:
     return np.where((waits >= 0) & (waits <= series.values), waits, np.nan)
 
 
-def _warm_up(times: Floats) -> int:
+def warm_up(times: Floats) -> int:
     """Return how many first times to leave out: the first one, and all slow ones that follow it at once."""
     most = min(MOST_WARM_UP, max(1, int(WARM_UP_SHARE * len(times))), len(times) - 1)
     slow = times[:most] > WARMING_UP * np.median(times[len(times) // 2 :])

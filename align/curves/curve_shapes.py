@@ -98,7 +98,7 @@ def find_excursions(values: Floats, resolution: float = 0.0) -> tuple[Excursion,
     outlying = EXCURSION_NOISES * (1.0 + EXCURSION_POINTS / len(values) ** 0.5)
     allowed = np.maximum(outlying * _local_noise(np.abs(values - smooth)), resolution)
     allowed = np.maximum(allowed, EXCURSION_SHARE * np.abs(before))
-    found: list[Excursion] = []
+    excursions: list[Excursion] = []
     end = 0
     for start in np.flatnonzero(values - before > allowed).tolist():
         if start < end:
@@ -107,10 +107,10 @@ def find_excursions(values: Floats, resolution: float = 0.0) -> tuple[Excursion,
         peak = start + int(np.argmax(values[start:end]))
         returns = end < len(values) or end - start < STAYING_POINTS
         if returns or _is_sudden(values, start, before[start]):
-            found.append(Excursion(start, end, peak, float(values[peak] - before[start]), returns))
-        if len(found) == MOST_EXCURSIONS:
+            excursions.append(Excursion(start, end, peak, float(values[peak] - before[start]), returns))
+        if len(excursions) == MOST_EXCURSIONS:
             break
-    return tuple(found)
+    return tuple(excursions)
 
 
 def _is_sudden(values: Floats, start: int, before: float) -> bool:

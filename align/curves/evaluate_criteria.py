@@ -17,7 +17,6 @@ import numpy as np
 import scipy
 
 from align.curves.change_test import find_stretch
-from align.curves.curve_result import Criterion, DriftTest, OtherMetric
 from align.curves.curve_shapes import average_blocks, centred_times
 from align.curves.judging_thresholds import (
     ALLOWED_OUTSIDE,
@@ -28,7 +27,7 @@ from align.curves.judging_thresholds import (
     POOLED_STEPS,
     PREDICTION_COVERAGE,
 )
-from align.curves.loss_log import Curve, PairedCurves, same_metric
+from align.curves.loss_log import Criterion, Curve, DriftTest, OtherMetric, PairedCurves, same_metric
 from align.curves.place_on_axis import common_places, pair_curves
 from align.curves.presets import GUIDE, limits_for
 from align.errors import AlignError, UsageError
@@ -102,19 +101,21 @@ def measure_points(
     The limit of a point is that of the preset, or the envelope of reference runs.
     """
     finite = np.isfinite(pairs.reference) & np.isfinite(pairs.candidate)
-    alike = (pairs.reference == pairs.candidate) | (np.isnan(pairs.reference) & np.isnan(pairs.candidate))
+    equal = (pairs.reference == pairs.candidate) | (np.isnan(pairs.reference) & np.isnan(pairs.candidate))
     size = np.abs(pairs.reference)
     first = bool(by_steps and len(size) and pairs.steps[0] == 1 and finite[0])
     with np.errstate(invalid="ignore", over="ignore"):
         limits = limits_for(metric, float(np.mean(size[finite])) if finite.any() else 0.0, preset)
         difference = np.abs(pairs.candidate - pairs.reference)
-        own = _own_limits(limits, size, first) if envelope is None else envelope.half_width
-        limit = np.where(finite, own + pairs.widening if envelope is None else np.maximum(own, pairs.widening), np.nan)
+        allowed = _own_limits(limits, size, first) if envelope is None else envelope.half_width
+        limit = np.where(
+            finite, allowed + pairs.widening if envelope is None else np.maximum(allowed, pairs.widening), np.nan
+        )
         # Values that are printed alike or next to each other differ by a multiple of the last digit, but for rounding.
         below = difference < limit - LIMIT_ROUNDINGS * np.spacing(size)
-    within = np.where(finite, below | (difference == 0.0), alike)
+    within = np.where(finite, below | (difference == 0.0), equal)
     agrees = first and bool(difference[0] <= max(FIRST_ROUNDING * size[0], pairs.widening[0]))
-    hidden = float(pairs.widening[finite & (pairs.widening > own)].max(initial=0.0))
+    hidden = float(pairs.widening[finite & (pairs.widening > allowed)].max(initial=0.0))
     return JudgedPoints(metric, limits, difference, limit, finite, within, first, agrees, hidden)
 
 
@@ -140,24 +141,24 @@ def evaluate_values(
     """
     if not len(pairs.steps):
         return {}
-    found: dict[str, Criterion] = {}
+    criteria: dict[str, Criterion] = {}
     limits, finite = judged.limits, judged.finite
     enough = judged.first_compared or np.count_nonzero(finite) > 1
     if envelope is not None and enough:
         share = judge_share(envelope, judged.within[finite])
-        found |= {"share": share} if share is not None else {}
+        criteria |= {"share": share} if share is not None else {}
     elif envelope is None:
         if judged.first_compared and limits.asks("first"):
-            found["first"] = _first(pairs, judged)
+            criteria["first"] = _first(pairs, judged)
         if enough and limits.asks("mean"):
-            found["mean"] = _mean(pairs, judged)
+            criteria["mean"] = _mean(pairs, judged)
         if enough and limits.asks("every"):
-            found["every"] = _every(judged)
+            criteria["every"] = _every(judged)
     if drift and (limits.drift or envelope is not None):
-        found["drift"] = _drift(drift, limits.source if envelope is None else sentence("loss_source.one_more_run"))
+        criteria["drift"] = _drift(drift, limits.source if envelope is None else sentence("loss_source.one_more_run"))
     name = sentence("loss_criterion.non_finite")
-    found["non-finite"] = Criterion(name, not_finite, 0, not_finite == 0, _by_definition())
-    return found
+    criteria["non-finite"] = Criterion(name, not_finite, 0, not_finite == 0, _by_definition())
+    return criteria
 
 
 def evaluate_steps(ends: Ends, missing: int) -> dict[str, Criterion]:
@@ -355,14 +356,8 @@ def judge_share(envelope: Envelope, within: Booleans) -> Criterion | None:
     if most >= independent:
         return None
     share, bound = float(np.mean(~within)), (most + 1) / independent
-    source = sentence(
-        "loss_source.envelope",
-        coverage=PREDICTION_COVERAGE,
-        runs=len(envelope.labels),
-        allowed=ALLOWED_OUTSIDE,
-        level=FALSE_ALARM_RATE,
-        points=independent,
-    )
+    facts = {"coverage": PREDICTION_COVERAGE, "allowed": ALLOWED_OUTSIDE, "level": FALSE_ALARM_RATE}
+    source = sentence("loss_source.envelope", **facts, runs=len(envelope.labels), points=independent)
     return Criterion(sentence("loss_criterion.share"), share, bound, share < bound, source)
 
 
@@ -381,10 +376,13 @@ def drift_against_runs(envelope: Envelope, difference: Floats) -> tuple[DriftTes
     known, runs, times = known / scale, runs / scale, centred_times(len(known))
     change = scale * float(times @ known) / max(float(times @ times), 1.0) * len(known)
     return tuple(
-        _one_more_run(sentence(name), sentence(alike, count=len(runs)), runs @ weights, float(known @ weights), change)
+        replace(
+            _one_more_run(name, sentence(alike, count=len(runs)), runs @ weights, float(known @ weights), change),
+            of_slope=weights is times,
+        )
         for name, alike, weights in (
-            ("drift_test.mean_against_runs", "drift_test.means_alike", np.ones(len(known))),
-            ("drift_test.slope_against_runs", "drift_test.slopes_alike", times),
+            (sentence("drift_test.mean_against_runs"), "drift_test.means_alike", np.ones(len(known))),
+            (sentence("drift_test.slope_against_runs"), "drift_test.slopes_alike", times),
         )
         if weights.any()
     )
@@ -440,13 +438,17 @@ def read_other_metrics(
         return found
 
     others, notes = compare_others(reference, candidate, metric, place_once, preset)
-    rates, scales, norms, losses = (
-        (_placed(reference, name, place_once), _placed(candidate, name, place_once))
-        if name in evidence
-        else (None, None)
-        for name in (*OF_STEPS, "loss")
+
+    def placed(log: LossLog, name: str) -> Curve | None:
+        try:
+            return place_once(log, name)
+        except AlignError:
+            return None
+
+    curves = {name: (placed(reference, name), placed(candidate, name)) for name in evidence}
+    return OtherMetrics(
+        others, **{"losses" if name == "loss" else name: pair for name, pair in curves.items()}, notes=notes
     )
-    return OtherMetrics(others, rates, scales, losses, norms, notes)
 
 
 def compare_others(
@@ -456,7 +458,7 @@ def compare_others(
 
     `place` puts a metric of a log on the axis.
     """
-    found, notes = [], []
+    metrics, notes = [], []
     for name in _shared(reference, candidate, metric):
         try:
             compared = _compare(place(reference, name), place(candidate, name), preset)
@@ -464,10 +466,10 @@ def compare_others(
             notes.append(sentence("loss_note.metric_not_compared", metric=name, reason=error.message))
             continue
         if compared.compared:
-            found.append(compared)
+            metrics.append(compared)
         else:
             notes.append(sentence("loss_note.metric_apart", metric=name))
-    return tuple(found), tuple(notes)
+    return tuple(metrics), tuple(notes)
 
 
 def _shared(reference: LossLog, candidate: LossLog, metric: str) -> Iterator[str]:
@@ -479,13 +481,6 @@ def _shared(reference: LossLog, candidate: LossLog, metric: str) -> Iterator[str
             continue
         if left.phase == right.phase and TIMES.isdisjoint(re.split(r"[\W_]+", name.lower())):
             yield name
-
-
-def _placed(log: LossLog, name: str, place: Place) -> Curve | None:
-    try:
-        return place(log, name)
-    except AlignError:
-        return None
 
 
 def _compare(reference: Curve, candidate: Curve, preset: Preset) -> OtherMetric:

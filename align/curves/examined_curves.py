@@ -10,7 +10,6 @@ import numpy as np
 import scipy
 
 from align.curves.change_test import find_stretch
-from align.curves.curve_result import DriftTest
 from align.curves.curve_shapes import average_blocks, centred_times, noise_size
 from align.curves.evaluate_criteria import (
     Ends,
@@ -42,10 +41,10 @@ from align.curves.judging_thresholds import (
     UNLIKE_BEFORE,
     WELL_COVERED,
 )
-from align.curves.loss_log import RAW, Window, is_loss
-from align.curves.other_axis import find_other_axis
+from align.curves.loss_log import RAW, DriftTest, Window, is_loss
+from align.curves.other_axis import allowed_difference, find_other_axis
 from align.curves.place_on_axis import cadence, common_places, cut_after, pair_curves
-from align.curves.presets import GUIDE, limits_for
+from align.curves.presets import GUIDE
 from align.errors import UnlikeCurvesError
 from align.words.catalogue import sentence
 
@@ -53,11 +52,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from align.curves.change_test import Stretch
-    from align.curves.curve_result import Criterion, Side
     from align.curves.curve_shapes import Blocks
     from align.curves.evaluate_criteria import Envelope, JudgedPoints
     from align.curves.global_steps import MissingSteps
-    from align.curves.loss_log import Curve, Floats, Integers, PairedCurves
+    from align.curves.loss_log import Criterion, Curve, Floats, Integers, PairedCurves, Side
     from align.curves.other_axis import OtherAxis
     from align.curves.presets import Preset
 
@@ -190,15 +188,15 @@ def _not_finite(reference: Curve, candidate: Curve, pairs: PairedCurves, judged:
 
     What a log prints between two points of the other is alike if one of these is no number either.
     """
-    found = [pairs.steps[~judged.finite & ~judged.within]]
+    lone_steps = [pairs.steps[~judged.finite & ~judged.within]]
     for one, other in ((reference, candidate), (candidate, reference)) if is_loss(reference.metric) else ():
         steps = np.setdiff1d(one.steps[~np.isfinite(one.values)], pairs.steps, assume_unique=True)
         if len(steps) and len(other.steps):
             after = np.searchsorted(other.steps, steps)
             beside = [np.clip(after - 1, 0, None), np.clip(after, None, len(other.steps) - 1)]
             alike = np.any([~np.isfinite(other.values[at]) for at in beside], axis=0)
-            found.append(steps[~alike])
-    all_steps: Integers = np.unique(np.concatenate(found))
+            lone_steps.append(steps[~alike])
+    all_steps: Integers = np.unique(np.concatenate(lone_steps))
     return all_steps
 
 
@@ -289,15 +287,10 @@ def _of_side(side: Side, curve: Curve, other: Curve, preset: Preset) -> Iterator
             continue
         if every == 1 and not _scatters(single - pairs.reference):
             continue
-        if _agree(pairs, preset, before, after) or _of_one_noise(single, pairs, before, after):
+        allowed = allowed_difference("loss", pairs, float(np.mean(np.abs(pairs.reference))), preset)
+        agree = after < before and after <= min(allowed, LEFT_UNEXPLAINED * before)
+        if agree or _of_one_noise(single, pairs, before, after):
             yield UnsaidMeans(side, length, len(pairs.steps), before, after)
-
-
-def _agree(pairs: PairedCurves, preset: Preset, before: float, after: float) -> bool:
-    scale = float(np.mean(np.abs(pairs.reference)))
-    absolute, relative = limits_for("loss", scale, preset).of_each()
-    allowed = max(absolute, relative * scale) + float(np.mean(pairs.widening))
-    return after < before and after <= min(allowed, LEFT_UNEXPLAINED * before)
 
 
 def _of_one_noise(single: Floats, pairs: PairedCurves, before: float, after: float) -> bool:
@@ -353,28 +346,23 @@ def find_drift(difference: Floats) -> tuple[DriftTest, ...]:
     slope, *slope_test = _slope(blocks.means, worth)
     facts = {"length": blocks.length, "worth": worth}
     sign, line = sentence("drift_test.symmetric", **facts), sentence("drift_test.about_a_line", **facts)
+    level, moves = FALSE_ALARM_RATE / 2, sentence("drift_test.slope")
     return tuple(
-        DriftTest(name, statistic, p, FALSE_ALARM_RATE / 2, p < FALSE_ALARM_RATE / 2, slope * count * scale, assumption)
+        DriftTest(name, statistic, p, level, p < level, slope * count * scale, assumption, name is moves)
         for name, (statistic, p), assumption in (
             (sentence("drift_test.sign"), _sign(blocks.means, worth / count), sign),
-            (sentence("drift_test.slope"), slope_test, line),
+            (moves, slope_test, line),
         )
     )
 
 
 def drift_note(tests: tuple[DriftTest, ...], difference: Floats, *, within_limits: bool = False) -> str:
     """Say how the difference drifts, "" if no test finds that it does."""
-    found = [sentence("drift_test.found", test=test.name, p_value=test.p_value) for test in tests if test.drifts]
-    if not found:
+    drifting = [sentence("drift_test.found", test=test.name, p_value=test.p_value) for test in tests if test.drifts]
+    if not drifting:
         return ""
-    return sentence(
-        "drift_test.note",
-        found=found,
-        level=tests[0].level,
-        mean=float(np.mean(difference)),
-        change=tests[0].slope,
-        within=within_limits,
-    )
+    facts = {"level": tests[0].level, "mean": float(np.mean(difference)), "change": tests[0].slope}
+    return sentence("drift_test.note", found=drifting, within=within_limits, **facts)
 
 
 def _at_most(blocks: Blocks) -> float:

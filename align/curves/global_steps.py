@@ -51,9 +51,8 @@ def number_steps(log: LossLog, series: Series, hints: AxisHints | None = None) -
     """Number the values of a metric by the global step; raises StepsPerEpochError where that cannot be known."""
     hints = hints or AxisHints()
     if log.counting == "share of epochs" and log.table.shares is not None:
-        return _by_share(
-            log, log.table.shares[series.rows], _copies(log.table.shares[series.rows], series.values), hints
-        )
+        shares = log.table.shares[series.rows]
+        return _by_share(log, shares, _copies(shares, series.values), hints)
     numbering = _numbered(log, series, hints)
     return replace(numbering, base_guessed=numbering.base == 1 and log.base is hints.base is None)
 
@@ -63,14 +62,13 @@ def _numbered(log: LossLog, series: Series, hints: AxisHints) -> Numbering:
     base, notes = _base(log, _smallest(log, loss, series), hints, log.table.steps[loss.rows])
     printed = log.table.steps[series.rows] + (1 - base)
     length = _whole(log.label, hints.steps_per_epoch or log.steps_per_epoch)
-    if log.counting == "epoch":
-        return _by_epoch(printed, base, notes, length)
+    if log.counting == "epoch":  # a value of an epoch stands at its last step
+        return Numbering(printed * (length or 1), "step" if length else "epoch", base, length, notes)
     if log.counting == "step in epoch" and log.table.epochs is not None:
         counted = _Epochs(log, log.table.epochs, base)
         return _inside_epochs(counted, loss, series, length, notes, assumed=hints.assumed)
-    unsaid = (
-        log.counting == "global step" and log.base is None and log.table.epochs is None
-    )  # no format knows how it counts
+    # No format knows how it counts.
+    unsaid = log.counting == "global step" and log.base is None and log.table.epochs is None
     if unsaid and (epochs := _passes(log, loss, hints)) is not None:
         notes = (*notes, sentence("axis_note.passes", count=int(epochs.max()) + 1))
         return _inside_epochs(_Epochs(log, epochs, base), loss, series, length, notes, assumed=hints.assumed)
@@ -115,19 +113,12 @@ def _base(log: LossLog, smallest: int, hints: AxisHints, steps: Integers) -> tup
     if base is not None and smallest >= base:
         return base, ()
     distance = 0 if smallest == 0 or base is not None else distance_from_zero(steps)
-    found: Base = 0 if smallest == 0 or distance else 1
+    assumed: Base = 0 if smallest == 0 or distance else 1
     if base is not None:
-        return found, (sentence(f"counting_note.{counted}_zero_shown", base=base),)
+        return assumed, (sentence(f"counting_note.{counted}_zero_shown", base=base),)
     if distance:
         return 0, (sentence(f"counting_note.{counted}_one_less", distance=distance),)
-    return found, (sentence(f"counting_note.{counted}_smallest", base=found, smallest=smallest),)
-
-
-def _by_epoch(ordinal: Integers, base: Base, notes: tuple[str, ...], steps_per_epoch: int | None) -> Numbering:
-    """Put one value an epoch at the epoch's last step, or on an axis of epochs if their length is not known."""
-    if steps_per_epoch is None:
-        return Numbering(ordinal, "epoch", base, None, notes)
-    return Numbering(ordinal * steps_per_epoch, "step", base, steps_per_epoch, notes)
+    return assumed, (sentence(f"counting_note.{counted}_smallest", base=assumed, smallest=smallest),)
 
 
 class _Epochs(NamedTuple):
@@ -547,10 +538,8 @@ def compare_skips(reference: Skips | None, candidate: Skips | None) -> SkipCompa
     reach = np.maximum.accumulate(ends[order])
     begins = starts[order][np.append(True, starts[order][1:] >= reach[:-1])[: len(order)]]
     places = [np.searchsorted(begins, side.starts, "right") - 1 for side in sides]
-    counts = [
-        np.bincount(place, weights=side.counts, minlength=len(begins)).astype(np.int64)
-        for place, side in zip(places, sides, strict=True)
-    ]
+    sums = (np.bincount(at, side.counts, len(begins)) for at, side in zip(places, sides, strict=True))
+    counts = [column.astype(np.int64) for column in sums]
     both = np.minimum(*counts)
     left, right = (_lone(side, place, own, both) for side, place, own in zip(sides, places, counts, strict=True))
     return SkipComparison(left, right, int(both.sum()))

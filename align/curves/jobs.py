@@ -10,26 +10,21 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from align.curves.log_parts.table_builder import take_rows
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import LogTable, LossLog, Series
 from align.curves.thresholds import RANKED_BYTES, RANKED_LINES, RANKS_NAMED
 from align.errors import MixedJobsError, UnlikeLogsError, UsageError
-from align.words.catalogue import say, sentence
-from align.words.message_words import first_few
+from align.words.catalogue import few, say, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
+    from collections.abc import Sequence
 
     from align.curves.loss_log import Counting, Integers
-
-
-T = TypeVar("T", bound=np.generic)
 
 
 def choose_job(log: LossLog, job: int | None = None) -> LossLog:
@@ -54,7 +49,8 @@ def split_jobs(log: LossLog) -> tuple[LossLog, ...]:
     """Split a log where another job begins; put together, the tables are that of the log."""
     begins = _begins(log).tolist()
     bounds = zip([0, *begins], [*begins, len(log.table.lines)], strict=True)
-    return tuple(replace(log, table=_part(log.table, *bound)) for bound in bounds) if begins else (log,)
+    parts = (take_rows(log.table, np.arange(*bound)) for bound in bounds)
+    return tuple(replace(log, table=part) for part in parts) if begins else (log,)
 
 
 def _begins(log: LossLog) -> Integers:
@@ -75,30 +71,6 @@ def _extent(log: LossLog) -> tuple[int, int, int]:
     """Return the first and the last line of a job and its total of steps."""
     lines, totals = log.table.lines, log.table.totals
     return int(lines.min()), int(lines.max()), 0 if totals is None else int(totals.max())
-
-
-def _part(table: LogTable, start: int, stop: int) -> LogTable:
-    """Return the records [start, stop); metrics that have no value there are left out."""
-    records = slice(start, stop)
-    parts = {name: _series_part(series, start, stop) for name, series in table.metrics.items()}
-    return LogTable(
-        table.lines[records],
-        table.steps[records],
-        _cut(table.epochs, records),
-        {name: part for name, part in parts.items() if len(part.rows)},
-        _cut(table.totals, records),
-        _cut(table.skipped, records),
-        _cut(table.shares, records),
-    )
-
-
-def _cut(column: NDArray[Any] | None, records: slice) -> Any:
-    return None if column is None else column[records]
-
-
-def _series_part(series: Series, start: int, stop: int) -> Series:
-    at = slice(*np.searchsorted(series.rows, (start, stop)))
-    return replace(series, rows=series.rows[at] - start, values=series.values[at], resolution=series.resolution[at])
 
 
 def join_logs(logs: Sequence[LossLog], label: str) -> LossLog:
@@ -140,30 +112,27 @@ def _counting(logs: Sequence[LossLog]) -> Counting:
 
 
 def _join_tables(logs: Sequence[LossLog]) -> LogTable:
+    """Put tables together: epochs and shares if all tell them, totals and skipped steps as 0 where one lacks them."""
     tables = [log.table for log in logs]
-    sizes = [len(table.lines) for table in tables]
-    firsts = np.cumsum([0, *sizes[:-1]]).tolist()
+    firsts = np.cumsum([0, *(len(table.lines) for table in tables[:-1])]).tolist()
     names = dict.fromkeys(name for table in tables for name in table.metrics)
-    epochs = [table.epochs for table in tables if table.epochs is not None]
-    shares = [table.shares for table in tables if table.shares is not None]
+
+    def joined(name: str, *, filled: bool) -> Any:
+        columns = [getattr(table, name) for table in tables]
+        lacking = [column is None for column in columns]
+        if all(lacking) or (any(lacking) and not filled):
+            return None
+        zeros = (np.zeros(len(table.lines), np.int64) for table in tables)
+        return np.concatenate([zero if one is None else one for one, zero in zip(columns, zeros, strict=True)])
+
     return LogTable(
-        np.concatenate([table.lines for table in tables]),
-        np.concatenate([table.steps for table in tables]),
-        np.concatenate(epochs) if len(epochs) == len(tables) else None,
+        joined("lines", filled=False),
+        joined("steps", filled=False),
+        joined("epochs", filled=False),
         {name: _join_series(name, logs, firsts) for name in names},
-        _joined([table.totals for table in tables], sizes, np.int64),
-        _joined([table.skipped for table in tables], sizes, np.int64),
-        np.concatenate(shares) if len(shares) == len(tables) else None,
-    )
-
-
-def _joined(columns: Sequence[NDArray[T] | None], sizes: Sequence[int], kind: Callable[[], T]) -> NDArray[T] | None:
-    """Put a column together that is 0 where a file lacks it; None if all do."""
-    if all(column is None for column in columns):
-        return None
-    empty = kind().dtype
-    return np.concatenate(
-        [np.zeros(size, empty) if one is None else one for one, size in zip(columns, sizes, strict=True)]
+        joined("totals", filled=True),
+        joined("skipped", filled=True),
+        joined("shares", filled=False),
     )
 
 
@@ -221,21 +190,9 @@ _HINTS = (
 )
 # One of them stands in every clear prefix: most logs need no longer search.
 _WORDS = (
-    b"ank",
-    b"ANK",
-    b"PU",
-    b"rocess",
-    b"orker",
-    b"default",
-    b"trainer",
-    b"]<std",
-    b"device",
-    b"_parallel",
-    b"LOG",
-    b"card",
-    b"pu",
-    b"] (",
-)
+    b"ank", b"ANK", b"PU", b"rocess", b"orker", b"default", b"trainer", b"]<std", b"device", b"_parallel", b"LOG",
+    b"card", b"pu", b"] (",
+)  # fmt: skip
 # `srun -l` and the like: nearly all lines must have such a number, and one that only rises is a step.
 _VAGUE = rb"[ 0]{0,6}" + _RANK + rb":[ \t]"
 _FILLED = re.compile(rb"^[ \t\r]*[^\s]", re.MULTILINE)
@@ -255,7 +212,7 @@ class RankedSource:
         """Say so if lines of other ranks were left out."""
         if len(self.ranks) < 2:
             return ()
-        ranks = first_few([*map(str, self.ranks)], RANKS_NAMED)
+        ranks = few([*map(str, self.ranks)], RANKS_NAMED)
         return (sentence("logs_note.ranks", ranks=ranks, rank=self.rank),)
 
 
@@ -265,40 +222,31 @@ def lines_by_rank(source: LogSource) -> dict[int | None, LogSource]:
     if prefix is None:
         return {None: source}
     line = re.compile(prefix.pattern + rb"([^\r\n]*)", re.MULTILINE)
-    own: dict[int, list[bytes]] = {}
+    lines_of_rank: dict[int, list[bytes]] = {}
     for rank, content in line.findall(source.data):
-        own.setdefault(int(rank), []).append(content)
+        lines_of_rank.setdefault(int(rank), []).append(content)
     parted: dict[int | None, LogSource] = {None: LogSource(source.label, line.sub(b"", source.data))}
-    for rank in sorted(own):
-        parted[rank] = LogSource(source.label, b"\n".join(own[rank]) + b"\n")
+    for rank in sorted(lines_of_rank):
+        parted[rank] = LogSource(source.label, b"\n".join(lines_of_rank[rank]) + b"\n")
     return parted
 
 
 def choose_rank(source: LogSource, rank: int | None = None) -> RankedSource:
     """Keep the lines of a rank, of the lowest if none is asked for; raises UsageError if there is no such rank."""
     prefix = _prefix(source)
-    ranks = _ranks(prefix, source.data)
+    ranks = tuple(sorted({int(found) for found in prefix.findall(source.data)})) if prefix else ()
     if rank is not None and rank not in ranks:
         if not ranks:
             raise UsageError.of("log_usage.no_ranks", label=source.label, rank=rank)
         raise UsageError.of("log_usage.rank", label=source.label, rank=rank, ranks=list(ranks))
     if prefix is None:
         return RankedSource(source, None, (), 0)
-    chosen = min(ranks) if rank is None else rank
-    return _kept(source, prefix, chosen, ranks)
-
-
-def _kept(source: LogSource, prefix: re.Pattern[bytes], rank: int, ranks: tuple[int, ...]) -> RankedSource:
-    """Empty the lines with the prefix of another number, then take off what is left of prefixes."""
-    data, left_out = source.data, 0
+    chosen, data, left_out = min(ranks) if rank is None else rank, source.data, 0
     if len(ranks) > 1:
-        others = re.compile(prefix.pattern.replace(_RANK, rb"(?!0*%d\b)[0-9]{1,6}" % rank) + rb"[^\r\n]*", re.MULTILINE)
+        number = rb"(?!0*%d\b)[0-9]{1,6}" % chosen
+        others = re.compile(prefix.pattern.replace(_RANK, number) + rb"[^\r\n]*", re.MULTILINE)
         data, left_out = others.subn(b"", data)
-    return RankedSource(LogSource(source.label, prefix.sub(b"", data)), rank, ranks, left_out)
-
-
-def _ranks(prefix: re.Pattern[bytes] | None, data: bytes) -> tuple[int, ...]:
-    return tuple(sorted({int(found) for found in prefix.findall(data)})) if prefix else ()
+    return RankedSource(LogSource(source.label, prefix.sub(b"", data)), chosen, ranks, left_out)
 
 
 def _prefix(source: LogSource) -> re.Pattern[bytes] | None:

@@ -12,7 +12,8 @@ import numpy as np
 
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.curves.change_test import Onset, find_onset
-from align.curves.curve_result import CurveComparison, CurveEvent, CurvePoints, DivergentSteps
+from align.curves.classify_trouble import classify_trouble
+from align.curves.event_rules import NOTHING_BESIDE, gather_evidence
 from align.curves.examined_curves import ExaminedCurves, drift_note, examine_curves
 from align.curves.global_steps import printed_steps
 from align.curves.judging_thresholds import (
@@ -25,20 +26,17 @@ from align.curves.judging_thresholds import (
     POINTS_BEFORE,
     SURE_NOISES,
 )
-from align.curves.loss_log import is_loss
+from align.curves.loss_log import CurveComparison, CurveEvent, CurvePoints, DivergentSteps, is_loss
 from align.curves.other_axis import compare_logs, describe_log, find_common_base
 from align.curves.place_on_axis import cadence
 from align.curves.presets import GUIDE
-from align.curves.troubles.classify_trouble import classify_trouble
-from align.curves.troubles.event_rules import NOTHING_BESIDE, gather_evidence
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from align.curves.curve_result import Criterion
     from align.curves.evaluate_criteria import JudgedPoints, OtherMetrics
-    from align.curves.loss_log import Curve, Floats, PairedCurves
+    from align.curves.loss_log import Criterion, Curve, Floats, PairedCurves
     from align.curves.other_axis import UnlikeEpochs
     from align.curves.presets import Preset
 
@@ -70,6 +68,8 @@ def judge_curves(  # noqa: PLR0913 - one argument for each thing that a verdict 
     divergent = None if divergence.point is None else int(points.step[divergence.point])
     evidence = gather_evidence(examined, failed, divergent, last_step, beside, epochs)
     trouble, command = classify_trouble(evidence) if judged else ("", _look_again(examined))
+    finite = points.difference[np.isfinite(points.difference)]
+    drift = drift_note(examined.drift, finite, within_limits=not examined.values_differ)
     return CurveComparison(
         metric=reference.metric,
         preset="reference runs" if examined.envelope else preset.name,
@@ -81,7 +81,7 @@ def judge_curves(  # noqa: PLR0913 - one argument for each thing that a verdict 
         trouble=trouble,
         next_command=command,
         verdict=verdict,
-        notes=(*curve_notes(examined), *_drift_notes(examined, points)),
+        notes=(*_curve_notes(examined), *_untested(examined), *filter(None, (drift,))),
         reference_runs=examined.envelope.labels if examined.envelope else (),
         drift=examined.drift,
         events=change_events(examined, divergence.changed, points),
@@ -97,18 +97,12 @@ def _look_again(examined: ExaminedCurves) -> str:
     return sentence("loss_next.look_at_each", reference=describe_log("reference"), candidate=describe_log("candidate"))
 
 
-def _drift_notes(examined: ExaminedCurves, points: CurvePoints) -> list[str]:
-    difference = points.difference[np.isfinite(points.difference)]
-    drifts = drift_note(examined.drift, difference, within_limits=not examined.values_differ)
-    return [*_untested(examined), *([drifts] if drifts else [])]
-
-
 def _untested(examined: ExaminedCurves) -> list[str]:
     """Say what was to be tested and could not be; drift is where there are points enough."""
     asked = examined.judged.limits.drift or len(examined.pairs.steps) >= DRIFT_BLOCKS
-    untested: list[str] = (
-        [sentence("loss_note.drift_untested")] if asked and examined.criteria and not examined.drift else []
-    )
+    untested: list[str] = []
+    if asked and examined.criteria and not examined.drift:
+        untested.append(sentence("loss_note.drift_untested"))
     if examined.envelope and examined.criteria and "share" not in examined.criteria:
         untested.append(sentence("loss_note.share_untested"))
     return untested
@@ -134,11 +128,11 @@ def _points(examined: ExaminedCurves) -> CurvePoints:
 
 
 def _verdict(examined: ExaminedCurves, epochs: UnlikeEpochs | None, caveats: Sequence[str]) -> Verdict:
-    alike = int(np.count_nonzero(~examined.judged.finite & examined.judged.within))
+    excluded = int(np.count_nonzero(~examined.judged.finite & examined.judged.within))
     coverage = Coverage(
         unit="steps" if examined.reference.axis == "step" else "epochs",
-        compared=len(examined.pairs.steps) - alike,
-        excluded=alike,
+        compared=len(examined.pairs.steps) - excluded,
+        excluded=excluded,
         unmatched_reference=examined.pairs.unmatched_reference,
         unmatched_candidate=examined.pairs.unmatched_candidate,
     )
@@ -187,15 +181,13 @@ def _said_of(failed: Criterion) -> str:
 def _why_not_compared(reference: Curve, candidate: Curve, alike: int) -> str:
     if alike:
         return sentence("loss_verdict.none_finite", count=alike)
-    return sentence("loss_verdict.no_common_step", reference=_where(reference), candidate=_where(candidate))
 
+    def where(curve: Curve) -> str:
+        every = cadence(curve.steps) if len(curve.steps) > 1 else None
+        key = "loss_verdict.span_of_steps" if curve.axis == "step" else "loss_verdict.span_of_epochs"
+        return sentence(key, first=curve.steps[0], last=curve.steps[-1], every=every)
 
-def _where(curve: Curve) -> str:
-    every = cadence(curve.steps) if len(curve.steps) > 1 else None
-    first, last = curve.steps[0], curve.steps[-1]
-    if curve.axis == "step":
-        return sentence("loss_verdict.span_of_steps", first=first, last=last, every=every)
-    return sentence("loss_verdict.span_of_epochs", first=first, last=last, every=every)
+    return sentence("loss_verdict.no_common_step", reference=where(reference), candidate=where(candidate))
 
 
 def _what_a_pass_covers(examined: ExaminedCurves, coverage: Coverage) -> list[str]:
@@ -215,23 +207,25 @@ def _what_a_pass_covers(examined: ExaminedCurves, coverage: Coverage) -> list[st
     if len(examined.outside):
         first = examined.pairs.steps[examined.outside[0]]
         said.append(sentence("loss_verdict.single_points", count=len(examined.outside), step=first))
-    return [*said, *_untested(examined), *hidden_by_rounding(judged)]
+    return [*said, *_untested(examined), *_hidden_by_rounding(judged)]
 
 
-def curve_notes(examined: ExaminedCurves) -> tuple[str, ...]:
-    """Return all notes on two curves, those of their pairing first."""
-    explained = [found.note for found in (*examined.other_axis, examined.means) if found]
-    return (
-        *examined.pairs.notes,
-        *_cadence_notes(examined.reference, examined.candidate),
-        *_hole_notes(examined),
-        *_exceptions(examined),
-        *hidden_by_rounding(examined.judged),
-        *explained,
-    )
+def _curve_notes(examined: ExaminedCurves) -> Iterator[str]:
+    """Yield all notes on two curves, those of their pairing first."""
+    yield from examined.pairs.notes
+    yield from _cadence_notes(examined.reference, examined.candidate)
+    for side, holes in examined.holes.items():
+        if holes:
+            missing, first = sum(hole.missing for hole in holes), holes[0]
+            yield sentence("loss_note.missing", count=missing, side=side, before=first.before, after=first.after)
+    alike = examined.pairs.steps[~examined.judged.finite & examined.judged.within]
+    if len(alike):
+        yield sentence("loss_note.non_finite_alike", count=len(alike), first=alike[0])
+    yield from _hidden_by_rounding(examined.judged)
+    yield from (found.note for found in (*examined.other_axis, examined.means) if found)
 
 
-def hidden_by_rounding(judged: JudgedPoints) -> list[str]:
+def _hidden_by_rounding(judged: JudgedPoints) -> list[str]:
     """Say what rounding to the printed digits hides, where it is more than the criteria allow."""
     return [sentence("loss_note.hidden_by_digits", difference=judged.hidden)] if judged.hidden else []
 
@@ -249,19 +243,6 @@ def _cadence_notes(reference: Curve, candidate: Curve) -> Iterator[str]:
         if len(lone):
             key = "loss_note.steps_of_one_side" if curve.axis == "step" else "loss_note.epochs_of_one_side"
             yield sentence(key, count=len(lone), side=side, first=lone[0])
-
-
-def _hole_notes(examined: ExaminedCurves) -> Iterator[str]:
-    for side, holes in examined.holes.items():
-        if holes:
-            missing, first = sum(hole.missing for hole in holes), holes[0]
-            yield sentence("loss_note.missing", count=missing, side=side, before=first.before, after=first.after)
-
-
-def _exceptions(examined: ExaminedCurves) -> Iterator[str]:
-    alike = examined.pairs.steps[~examined.judged.finite & examined.judged.within]
-    if len(alike):
-        yield sentence("loss_note.non_finite_alike", count=len(alike), first=alike[0])
 
 
 # Where two curves part, as the step that is most likely and the steps between which it lies.
@@ -285,14 +266,17 @@ def locate_divergence(examined: ExaminedCurves, failed: frozenset[str], points: 
     """Find where the values part and stay apart, or before that a point that must not differ even alone."""
     if not examined.values_differ:
         return Divergence()
-    onset, few = find_onset(points.difference, points.limit, examined.stretch), _has_few(points)
+    onset = find_onset(points.difference, points.limit, examined.stretch)
+    few = int(np.count_nonzero(np.isfinite(points.difference))) < ONSET_POINTS
     usual = not few and _first_is_usual(points.difference, onset)
     facts = _facts(examined, failed - {"first"} if usual else failed)
     if onset is not None and (inside := [fact for fact in facts if onset.first <= fact <= onset.last]):
         onset = Onset(inside[0], inside[0], inside[0])
     if onset is None and few and examined.stretch is not None:
         changed = examined.stretch.first
-        return Divergence(min([*facts, changed]), _fact_steps(examined, facts, changed), changed)
+        # The steps of a fact are known if it is not later than a change of unknown noise.
+        fact = Onset(facts[0], facts[0], facts[0]) if facts and facts[0] <= changed else None
+        return Divergence(min([*facts, changed]), fact and _in_steps(examined, fact, 1.0), changed)
     if facts and (onset is None or facts[0] <= onset.likely):
         fact = Onset(facts[0], facts[0], facts[0])
         return Divergence(facts[0], _in_steps(examined, fact, 1.0), None if onset is None else onset.likely)
@@ -331,17 +315,6 @@ def _facts(examined: ExaminedCurves, failed: frozenset[str]) -> list[int]:
     finite = examined.judged.finite
     alone = examined.outside if "every" in failed else examined.outside[~finite[examined.outside]]
     return sorted([*alone[:1].tolist(), *([0] if "first" in failed else [])])
-
-
-def _has_few(points: CurvePoints) -> bool:
-    return int(np.count_nonzero(np.isfinite(points.difference))) < ONSET_POINTS
-
-
-def _fact_steps(examined: ExaminedCurves, facts: list[int], changed: int) -> DivergentSteps | None:
-    """Return the steps of a fact that is not later than a change of unknown noise."""
-    if not facts or facts[0] > changed:
-        return None
-    return _in_steps(examined, Onset(facts[0], facts[0], facts[0]), 1.0)
 
 
 def _in_steps(examined: ExaminedCurves, onset: Onset, confidence: float) -> DivergentSteps:

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast, runtime_check
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from align.core.load_code import plugins
 from align.core.protocols import Plugin
-from align.core.registry import plugins
 from align.curves.thresholds import (
     BINARY_BYTES,
     BLOCK_LINES,
@@ -357,17 +357,17 @@ def find_layouts(text: str | PaddedText) -> LineLayouts | None:
     """Part the lines of a text by layout; None if there are too many layouts to be worth it."""
     letters, ends = pad_text(text) if isinstance(text, str) else text
     starts = np.append(PADDING, ends[:-1] + 1)
-    found = list(islice(_layouts(letters, starts, ends - starts), len(starts) // LINES_PER_LAYOUT + 1))
-    if len(found) * LINES_PER_LAYOUT > len(starts):
+    layouts = list(islice(_layouts(letters, starts, ends - starts), len(starts) // LINES_PER_LAYOUT + 1))
+    if len(layouts) * LINES_PER_LAYOUT > len(starts):
         return None
-    found.sort(key=lambda layout: int(layout.rows[0]))
+    layouts.sort(key=lambda layout: int(layout.rows[0]))
     kinds = np.zeros(len(starts), np.int64)
-    for kind, layout in enumerate(found):
+    for kind, layout in enumerate(layouts):
         kinds[layout.rows] = kind
-    firsts = [int(layout.rows[0]) for layout in found]
+    firsts = [int(layout.rows[0]) for layout in layouts]
     spans = zip(starts[firsts].tolist(), ends[firsts].tolist(), strict=True)
     samples = tuple(letters[start:end].tobytes().decode("utf-8", "surrogatepass") for start, end in spans)
-    return LineLayouts(letters, starts, kinds, samples, tuple(layout.varying for layout in found))
+    return LineLayouts(letters, starts, kinds, samples, tuple(layout.varying for layout in layouts))
 
 
 class _Layout(NamedTuple):
@@ -470,6 +470,13 @@ class LogFormat(Plugin, Protocol):
     def read(self, source: LogSource) -> LossLog:
         """Read every line that tells of a step; raises EmptyLogError if there is none."""
         ...
+
+
+class LogPlugin:
+    """What most plugins share: no packages, and a sample that the logger wrote here."""
+
+    requires: tuple[str, ...] = ()
+    quoted = False
 
 
 def log_formats() -> dict[str, LogFormat]:

@@ -1,4 +1,4 @@
-"""Loss logs as read, and curves on the true global step.
+"""Loss logs as read, curves on the true global step, and what comparing two curves gives.
 
 A log is kept in columns, as training logs reach millions of lines, and in the log's own counting: what a format
 knows (how it counts, what a value is the mean of, how many digits it prints) stays with the data until the curves
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
+
+    from align.core.verdicts import Verdict
 
     Booleans = NDArray[np.bool_]
     Integers = NDArray[np.int64]
@@ -144,13 +146,13 @@ class LossLog:
         metrics = self.table.metrics
         if metric == "loss" and metric not in metrics:
             return metrics.get(self.loss_name)
-        found = find_metric(metrics, metric)
-        if found is None:
+        entry = find_metric(metrics, metric)
+        if entry is None:
             return None
-        series = metrics[found.name]
-        if found.scale == 1.0:
+        series = metrics[entry.name]
+        if entry.scale == 1.0:
             return series
-        return replace(series, values=series.values * found.scale, resolution=series.resolution * found.scale)
+        return replace(series, values=series.values * entry.scale, resolution=series.resolution * entry.scale)
 
     def with_notes(self, notes: tuple[str, ...], ignored_lines: int = 0) -> LossLog:
         """Return the same log with more notes and more ignored lines."""
@@ -294,6 +296,168 @@ class LogSummary(ShownResult):
     steps_told: bool = True
 
 
+# What comparing two curves gives: columns of points, criteria, tests, events, and the same for other metrics.
+#
+# Points are kept in columns, as there may be a million of them; a result holds as many as can be looked at, and how
+# many there are.
+
+EventKind = Literal[
+    "spike", "explosion", "not finite", "skipped", "schedule boundary", "resumed",
+    "change point", "apart for a while", "together again",
+]  # fmt: skip
+TroubleName = Literal[
+    "persistent overflow", "NaN", "a multiple of the reference", "counted one step apart", "an update behind",
+    "steps of unlike batches", "means against single steps", "gradients not finite", "noise of another size",
+    "noise of its own", "first loss differs", "constant loss", "not descending", "differs from the second step",
+    "explosion", "spike", "differs from a change of the learning rate", "rising", "epochs of unlike length",
+    "slower than the reference", "plateau above the reference", "stays below the reference", "slow drift",
+    "rounding that grows", "differs later", "points missing", "broken off", "a step ahead", "a step behind",
+    "another factor", "differs from the beginning", "differs",
+]  # fmt: skip
+Side = Literal["reference", "candidate"]
+Bound = Literal["start", "data", "compute", "tail", "none"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CurvePoints:
+    """Both curves at common steps, columns of shape (points,).
+
+    `difference` is candidate - reference, `limit` what its size may be. `count` is how many points were compared; fewer
+    stand here where they would be too many to look at.
+    """
+
+    count: int
+    step: Integers
+    reference: Floats
+    candidate: Floats
+    difference: Floats
+    limit: Floats
+    within: Booleans
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """One named criterion of a loss verdict: what was found, what is allowed, where the bound comes from."""
+
+    name: str
+    value: float
+    bound: float
+    passed: bool
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class CurveEvent:
+    """Something that happened at a global step of one curve, or of both (`side` None), with figures to tell it."""
+
+    kind: EventKind
+    step: int
+    side: Side | None = None
+    value: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DivergentSteps:
+    """The curves part between two global steps, most likely at the third; `confidence` is how sure that is, up to 1.
+
+    It is 1 for what is a fact, as NaN on one side: then only steps that no log prints are between them.
+    """
+
+    first: int
+    last: int
+    most_likely: int
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class DriftTest:
+    """Whether the difference wanders to one side: a test with its statistic, its p-value and the level it is held to.
+
+    `of_slope` tells a test of whether the difference moves from one of whether it keeps to a side.
+    `slope` is the change of the smoothed difference over the whole curve, in units of the metric.
+    """
+
+    name: str
+    statistic: float
+    p_value: float
+    level: float
+    drifts: bool
+    slope: float
+    assumption: str
+    of_slope: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OtherMetric:
+    """Another metric that both logs have, compared the same way: `within` over `compared` common steps.
+
+    It differs from `first_divergent_step` on, to `last_divergent_step` if the rest agrees again (else None).
+    """
+
+    metric: str
+    compared: int
+    within: int
+    first_divergent_step: int | None
+    largest_difference: float
+    largest_at: int | None
+    last_divergent_step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SideSpeed:
+    """Step times of one log in seconds, without the first steps: median and 95th percentile, the first step, and data.
+
+    `first_step` is the time of the first step alone, `warm_up` how many steps were left out. `data_share` is the
+    part of the steps' time that waiting for data takes; None where the log does not tell. `total` is the time of all
+    steps: each printed time stands for the steps since the one before.
+    """
+
+    median: float
+    tail: float
+    first_step: float | None
+    warm_up: int
+    data_share: float | None
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedComparison:
+    """Both sides' speed: `ratio` of the medians (candidate / reference), and what the candidate is slow in."""
+
+    reference: SideSpeed
+    candidate: SideSpeed
+    ratio: float
+    slow_in: Bound
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CurveComparison(ShownResult):
+    """Two curves on one axis. `trouble` is the class of trouble ("" if none), `next_command` what to run next.
+
+    `divergent_steps` is the interval of `first_divergent_step`, None where it is not known.
+    """
+
+    result_kind = "loss"
+    metric: str
+    preset: str
+    reference: Curve
+    candidate: Curve
+    points: CurvePoints
+    criteria: tuple[Criterion, ...]
+    first_divergent_step: int | None
+    trouble: str
+    next_command: str
+    verdict: Verdict
+    notes: tuple[str, ...] = field(default=())
+    reference_runs: tuple[str, ...] = ()
+    drift: tuple[DriftTest, ...] = ()
+    events: tuple[CurveEvent, ...] = ()
+    others: tuple[OtherMetric, ...] = ()
+    speed: SpeedComparison | None = None
+    divergent_steps: DivergentSteps | None = None
+
+
 # The names that training logs give to the same thing: `lr` here is `learning_rate` there.
 #
 # A name is looked for as it is first. Times are compared in seconds, whatever unit a log prints.
@@ -328,11 +492,11 @@ class FoundMetric(NamedTuple):
 
 def find_metric(names: Collection[str], metric: str) -> FoundMetric | None:
     """Find a metric among the names of a log; None if none of its names is there."""
-    found = metric if metric in names else _spelled_otherwise(names, metric)
-    if found is None:
+    name = metric if metric in names else _spelled_otherwise(names, metric)
+    if name is None:
         return None
-    in_unit = next((factor for end, factor in _UNITS.items() if found.endswith(end)), 1.0)
-    return FoundMetric(found, in_unit if same_metric(metric) in NAMES else 1.0)
+    in_unit = next((factor for end, factor in _UNITS.items() if name.endswith(end)), 1.0)
+    return FoundMetric(name, in_unit if same_metric(metric) in NAMES else 1.0)
 
 
 def usual_names(names: Collection[str], metric: str) -> list[str]:

@@ -62,15 +62,15 @@ def number_form(text: str) -> NumberForm | None:
 
 @functools.lru_cache(maxsize=1024)
 def _form_of(text: str) -> NumberForm | None:
-    found = _NUMBER.fullmatch(text)
-    if found is None or not (found[2] or found[4]):
+    match = _NUMBER.fullmatch(text)
+    if match is None or not (match[2] or match[4]):
         return None
-    whole, decimals = len(found[2]), len(found[4] or "")
+    whole, decimals = len(match[2]), len(match[4] or "")
     if whole > _LOW_DIGITS or decimals > _MOST_DECIMALS:
         return None
-    end = found.end(4) if found[3] else found.end(2)
-    exponent, sign = len(found[6] or ""), -1 if found[5] == "-" else 1
-    return NumberForm(found[1] == "-", found.end(2), whole, end, decimals, found.end(), exponent, sign)
+    end = match.end(4) if match[3] else match.end(2)
+    exponent, sign = len(match[6] or ""), -1 if match[5] == "-" else 1
+    return NumberForm(match[1] == "-", match.end(2), whole, end, decimals, match.end(), exponent, sign)
 
 
 class NumberColumn(NamedTuple):
@@ -174,14 +174,11 @@ def _read_digits(words: Words, ends: Integers, counts: Integers) -> Words:
     """Read so many digits before each end, 24 at most, as whole numbers."""
     total = np.zeros(len(ends), np.uint64)
     for place in range(0, int(counts.max()), _WORD):
-        part = _read_word(words[ends - (place + _WORD)], np.minimum(np.maximum(counts - place, 0), _WORD))
+        # The last digits of eight letters at once: pairs, then fours, then all (the first is the lowest byte).
+        kept = _KEPT[np.minimum(np.maximum(counts - place, 0), _WORD)]
+        part = _joined_digits((words[ends - (place + _WORD)] ^ _ZEROS) & kept)
         total = part * _WHOLE_TENS[place] + total if place else part
     return total
-
-
-def _read_word(word: Words, counts: Integers) -> Words:
-    """Read the last digits of eight letters at once: pairs, then fours, then all (the first is the lowest byte)."""
-    return _joined_digits((word ^ _ZEROS) & _KEPT[counts])
 
 
 def _joined_digits(word: Words) -> Words:

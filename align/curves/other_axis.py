@@ -32,14 +32,12 @@ from align.curves.loss_log import RAW, Window, is_loss
 from align.curves.place_on_axis import common_places, group_steps, pair_curves, steps_until
 from align.curves.presets import GUIDE, limits_for
 from align.errors import GroupedStepsError, UnlikeCurvesError
-from align.words.catalogue import say, sentence
-from align.words.message_words import Sentence
+from align.words.catalogue import Sentence, say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from align.curves.curve_result import Side
-    from align.curves.loss_log import Curve, Floats, Integers, PairedCurves
+    from align.curves.loss_log import Curve, Floats, Integers, PairedCurves, Side
     from align.curves.presets import Preset
 
 
@@ -120,10 +118,10 @@ def find_shift(reference: Curve, candidate: Curve, pairs: PairedCurves, preset: 
         return None
     if not reference.window == candidate.window == RAW:
         return _find_shifted_means(pairs)
-    scale, before = _mean(pairs.reference), _mean_array_difference(pairs.candidate, pairs.reference)
+    scale, before = _mean(pairs.reference), _mean_difference(pairs.candidate, pairs.reference)
     if not before:
         return None
-    allowed = min(_allowed(reference.metric, pairs, scale, preset), LEFT_UNEXPLAINED * before)
+    allowed = min(allowed_difference(reference.metric, pairs, scale, preset), LEFT_UNEXPLAINED * before)
     last = int(pairs.steps[-1])
     ways: tuple[tuple[Side, Curve, Curve], ...] = (
         ("candidate", candidate, reference),
@@ -201,7 +199,7 @@ def _explain(side: Side, moved: Curve, other: Curve, *, behind: bool) -> tuple[s
 def _one_later(moved: Curve, other: Curve, last: int) -> tuple[int, float]:
     """Return the number of common steps, up to `last`, and their mean difference if `moved` is counted one later."""
     at_moved, at_other = common_places(moved.steps + 1, steps_until(other.steps, last))
-    return len(at_moved), _mean_array_difference(moved.values[at_moved], other.values[at_other])
+    return len(at_moved), _mean_difference(moved.values[at_moved], other.values[at_other])
 
 
 def find_ratio(reference: Curve, candidate: Curve, pairs: PairedCurves, preset: Preset = GUIDE) -> Ratio | None:
@@ -219,9 +217,10 @@ def find_ratio(reference: Curve, candidate: Curve, pairs: PairedCurves, preset: 
         return None
     if len(grouped.steps) < EXPLAINING_POINTS:
         return None
-    before, after = _difference_of_all(pairs), _difference_of_all(grouped)
+    with np.errstate(over="ignore", invalid="ignore"):  # NaN where a side is not finite
+        before, after = (float(np.mean(np.abs(two.candidate - two.reference))) for two in (pairs, grouped))
     scale = float(np.mean(np.abs(grouped.reference)))
-    if not after <= min(_allowed(reference.metric, grouped, scale, preset), UNEXPLAINED_BY_RATIO * before):
+    if not after <= min(allowed_difference(reference.metric, grouped, scale, preset), UNEXPLAINED_BY_RATIO * before):
         return None
     # What was taken together already counts as well.
     left, right = sizes[0] * reference.grouped, sizes[1] * candidate.grouped
@@ -229,19 +228,13 @@ def find_ratio(reference: Curve, candidate: Curve, pairs: PairedCurves, preset: 
     return Ratio(left // common, right // common, len(grouped.steps), before, after)
 
 
-def _allowed(metric: str, pairs: PairedCurves, scale: float, preset: Preset) -> float:
+def allowed_difference(metric: str, pairs: PairedCurves, scale: float, preset: Preset) -> float:
     """Return the limit of the preset on a single point of such a size, widened by what rounding can add."""
     absolute, relative = limits_for(metric, scale, preset).of_each()
     return max(absolute, relative * scale) + float(np.mean(pairs.widening))
 
 
-def _difference_of_all(pairs: PairedCurves) -> float:
-    """Return the mean size of the difference, NaN where a side is not finite."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return float(np.mean(np.abs(pairs.candidate - pairs.reference)))
-
-
-def _mean_array_difference(one: Floats, other: Floats) -> float:
+def _mean_difference(one: Floats, other: Floats) -> float:
     with np.errstate(over="ignore", invalid="ignore"):
         return _mean(one - other)
 
@@ -284,17 +277,9 @@ class UnlikeEpochs:
         times = round(many / few)
         whole = times > 1 and abs(many - times * few) <= times
         option = (f"{times}:1" if self.reference == many else f"1:{times}") if whole and not self.by_batch else None
-        how = (
-            "kept"
-            if self.kept and self.by_batch
-            else "steps"
-            if self.kept
-            else "batches"
-            if self.by_batch
-            else "shares"
-            if self.parts
-            else "none"
-        )
+        how = "batches" if self.by_batch else "shares" if self.parts else "none"
+        if self.kept:
+            how = "kept" if self.by_batch else "steps"
         key = "dropped" if self.by_batch else "unlike"
         lengths = {"reference": self.reference, "candidate": self.candidate, "option": option}
         return sentence(f"epochs_verdict.{key}", **lengths, how=sentence(f"epochs_how.{how}", parts=self.parts))
@@ -321,40 +306,32 @@ def match_epochs(reference: Curve, candidate: Curve) -> UnlikeEpochs | None:
         return None
     first, second = (int(length or 0) for length in lengths)
     if abs(first - second) == 1 and min(first, second) >= LEAST_EPOCH:
-        found = UnlikeEpochs(first, second, by_batch=True)
-        moved = found.place(reference, "reference"), found.place(candidate, "candidate")
-        kept = _common(reference, candidate) > _common(*moved)
-        return replace(found, kept=kept, noise=_noise(*moved))
+        epochs = UnlikeEpochs(first, second, by_batch=True)
+        moved = epochs.place(reference, "reference"), epochs.place(candidate, "candidate")
+        common = [len(common_places(one.steps, other.steps)[0]) for one, other in ((reference, candidate), moved)]
+        return replace(epochs, kept=common[0] > common[1], noise=_noise(*moved))
     parts = next((parts for parts in SHARES_OF_EPOCH if _have_points(reference, candidate, parts)), 0)
-    found = UnlikeEpochs(first, second, by_batch=False, parts=parts)
-    if reference.steps[-1] <= first and candidate.steps[-1] <= second and _agree_by_step(reference, candidate, found):
-        return replace(found, kept=True, noise=_noise(reference, candidate))
+    epochs = UnlikeEpochs(first, second, by_batch=False, parts=parts)
+    if reference.steps[-1] <= first and candidate.steps[-1] <= second and _agree_by_step(reference, candidate, epochs):
+        return replace(epochs, kept=True, noise=_noise(reference, candidate))
     if not parts:
-        raise UnlikeCurvesError(reference.label, candidate.label, found.reason, say("epochs_hint.log_every_step"))
+        raise UnlikeCurvesError(reference.label, candidate.label, epochs.reason, say("epochs_hint.log_every_step"))
     each = [_shares(curve, length, parts).counts for curve, length in ((reference, first), (candidate, second))]
-    return replace(
-        found, noise=_noise(reference, candidate, *(float(np.median(counts[counts > 0])) for counts in each))
-    )
-
-
-def _common(one: Curve, other: Curve) -> int:
-    return len(common_places(one.steps, other.steps)[0])
+    points = (float(np.median(counts[counts > 0])) for counts in each)
+    return replace(epochs, noise=_noise(reference, candidate, *points))
 
 
 def _agree_by_step(reference: Curve, candidate: Curve, epochs: UnlikeEpochs) -> bool:
     """Tell whether curves of one epoch agree at the same step rather than at the same share of their epochs."""
-    by_step = _mean_curve_difference(reference, candidate)
+
+    def apart(one: Curve, other: Curve) -> float:
+        at, at_other = common_places(one.steps, other.steps)
+        return _mean_difference(one.values[at], other.values[at_other])
+
+    by_step = apart(reference, candidate)
     if not epochs.parts:
         return by_step < np.inf
-    return by_step <= _mean_curve_difference(epochs.place(reference, "reference"), epochs.place(candidate, "candidate"))
-
-
-def _mean_curve_difference(one: Curve, other: Curve) -> float:
-    at, at_other = common_places(one.steps, other.steps)
-    with np.errstate(invalid="ignore", over="ignore"):
-        sizes = np.abs(one.values[at] - other.values[at_other])
-    known = sizes[np.isfinite(sizes)]
-    return float(np.mean(known)) if len(known) else np.inf
+    return by_step <= apart(epochs.place(reference, "reference"), epochs.place(candidate, "candidate"))
 
 
 def _by_batch(curve: Curve, length: int, to: int, shared: int) -> Curve:
@@ -443,7 +420,23 @@ def _noise(reference: Curve, candidate: Curve, *points: float) -> float:
 
 # Commands `align loss` as sentences: the logs that they name, and their options, are facts, to be filled in later.
 
-OF_BOTH, OF_ONE, WITHOUT = "loss_command.compare", "loss_command.describe", "loss_command.without"
+
+class _OfBoth(Sentence):
+    """A command on both logs."""
+
+    __slots__ = ()
+
+
+class _OfOne(Sentence):
+    """A command on one of them."""
+
+    __slots__ = ()
+
+
+class _Without(Sentence):
+    """An option that a command is not given, however the logs were compared."""
+
+    __slots__ = ()
 
 
 def compare_logs(*options: str) -> str:
@@ -452,12 +445,12 @@ def compare_logs(*options: str) -> str:
     >>> compare_logs("--metric lr")
     'align loss REFERENCE CANDIDATE --metric lr'
     """
-    return sentence("loss_command.compare", reference="REFERENCE", candidate="CANDIDATE", options=options)
+    return _OfBoth.of(sentence("loss_command.compare", reference="REFERENCE", candidate="CANDIDATE", options=options))
 
 
 def without_option(name: str) -> str:
     """Return what stands among the options of `compare_logs` where leaving out one that was 0 is the answer."""
-    return sentence("loss_command.without", option=name)
+    return _Without.of(sentence("loss_command.without", option=name))
 
 
 def describe_log(side: Side) -> str:
@@ -466,7 +459,7 @@ def describe_log(side: Side) -> str:
     >>> describe_log("candidate")
     'align loss CANDIDATE'
     """
-    return sentence("loss_command.describe", log=side.upper())
+    return _OfOne.of(sentence("loss_command.describe", log=side.upper()))
 
 
 class LogsOnCommandLine(NamedTuple):
@@ -492,23 +485,22 @@ def name_logs(commands: str, logs: LogsOnCommandLine) -> str:
 
 def _named(value: Any, logs: LogsOnCommandLine) -> Any:
     if isinstance(value, (list, tuple)):
-        return [_named(one, logs) for one in value]
+        return [_named(part, logs) for part in value]
     if not isinstance(value, Sentence):
         return value
-    if value.key == OF_BOTH:
+    if isinstance(value, _OfBoth):
         return _command(value.facts["options"], logs)
-    if value.key == OF_ONE:
+    if isinstance(value, _OfOne):
         return sentence("loss_command.describe", log=shlex.quote(getattr(logs, value.facts["log"].lower())))
-    return sentence(value.key, **{name: _named(one, logs) for name, one in value.facts.items()})
+    return sentence(value.key, **{name: _named(fact, logs) for name, fact in value.facts.items()})
 
 
 def _command(own: tuple[str, ...], logs: LogsOnCommandLine) -> str:
-    dropped = {one.facts["option"] for one in own if isinstance(one, Sentence) and one.key == WITHOUT}
+    dropped = {one.facts["option"] for one in own if isinstance(one, _Without)}
     kept = [one for one in own if not isinstance(one, Sentence)]
     said = dropped | {one.split()[0] for one in kept}
     given = {**logs.of_logs, **({} if "--metric" in said else logs.of_judging)}
-    options = [
-        f"{name} {shlex.quote(str(value))}" for name, value in given.items() if value is not None and name not in said
-    ]
+    asked = {name: shlex.quote(str(value)) for name, value in given.items() if value is not None}
+    options = [f"{name} {value}" for name, value in asked.items() if name not in said]
     reference, candidate = shlex.quote(logs.reference), shlex.quote(logs.candidate)
     return sentence("loss_command.compare", reference=reference, candidate=candidate, options=[*kept, *options])

@@ -109,13 +109,13 @@ def pair_curves(reference: Curve, candidate: Curve, last_step: int | None = None
     )
 
 
-def common_places(one: Integers, other: Integers) -> tuple[Integers, Integers]:
+def common_places(first: Integers, second: Integers) -> tuple[Integers, Integers]:
     """Return the places of the common steps in two arrays of increasing steps."""
-    if np.array_equal(one, other):
-        return np.arange(len(one)), np.arange(len(one))
-    at = np.searchsorted(one, other)
-    common = np.flatnonzero(at < len(one))
-    common = common[one[at[common]] == other[common]]
+    if np.array_equal(first, second):
+        return np.arange(len(first)), np.arange(len(first))
+    at = np.searchsorted(first, second)
+    common = np.flatnonzero(at < len(first))
+    common = common[first[at[common]] == second[common]]
     return at[common], common
 
 
@@ -226,24 +226,24 @@ def _smoothed(fine: Curve, wide: Curve) -> Averages:
     return made._replace(curve=replace(made.curve, window=wide.window), unlike=int(np.count_nonzero(~alike)))
 
 
-def _reach_into_each_other(one: Curve, other: Curve) -> bool:
+def _reach_into_each_other(first: Curve, second: Curve) -> bool:
     """Tell whether a value of one is about steps of which a value of the other is, too."""
-    if not len(one.steps) or not len(other.steps):
+    if not len(first.steps) or not len(second.steps):
         return False
-    starts = [max(int(spans_of(curve).starts[0]), 0) for curve in (one, other)]
-    return bool(one.steps[-1] > starts[1] and other.steps[-1] > starts[0])
+    starts = [max(int(spans_of(curve).starts[0]), 0) for curve in (first, second)]
+    return bool(first.steps[-1] > starts[1] and second.steps[-1] > starts[0])
 
 
-def _notes(fine: tuple[str, Curve], made: Averages, wide: tuple[str, Curve]) -> Iterator[str]:
+def _notes(fine: tuple[str, Curve], averages: Averages, wide: tuple[str, Curve]) -> Iterator[str]:
     (side, curve), (other, like) = fine, wide
-    if made.means:
+    if averages.means:
         yield sentence("window_note.averaged", side=side, other=other, kind=_kind(like))
-    if made.means and made.curve.skips is not None and like.skips is not None:
+    if averages.means and averages.curve.skips is not None and like.skips is not None:
         yield sentence("window_note.skipped_left_out")
-    if made.unlike:
-        yield sentence("window_note.skipped_others", count=made.unlike, side=side, other=other)
+    if averages.unlike:
+        yield sentence("window_note.skipped_others", count=averages.unlike, side=side, other=other)
     within = np.count_nonzero((like.steps >= curve.steps[0]) & (like.steps <= curve.steps[-1]))
-    lost = within - len(made.curve.steps) - made.unlike
+    lost = within - len(averages.curve.steps) - averages.unlike
     if lost > 0:
         yield sentence("window_note.lacks_steps", count=lost, side=side, other=other)
 
@@ -267,12 +267,9 @@ def _unlike(reference: Curve, candidate: Curve, *, skipped: bool = False) -> Unl
 
 
 def _span(curve: Curve) -> str:
-    apart = curve.window.kind == "since last print" and len(curve.steps) > 1
-    return (
-        sentence("window_kind.apart", kind=_kind(curve), distance=usual_distance(curve.steps))
-        if apart
-        else _kind(curve)
-    )
+    if curve.window.kind != "since last print" or len(curve.steps) < 2:
+        return _kind(curve)
+    return sentence("window_kind.apart", kind=_kind(curve), distance=usual_distance(curve.steps))
 
 
 def _kind(curve: Curve) -> str:
@@ -305,9 +302,15 @@ def group_steps(curve: Curve, size: int) -> Curve:
     """
     if size == 1 or curve.axis == "epoch":
         return curve
-    grouped = curve.take(curve.steps % size == 0) if _is_of_a_moment(curve) else _mean_of_each(curve, size)
+    of_a_moment = curve.phase == "validation" or same_metric(curve.metric) in OF_THE_MOMENT
+    if of_a_moment:
+        grouped = curve.take(curve.steps % size == 0)
+    else:
+        wide = _whole_groups(curve, size)
+        whole = (wide.starts % size == 0) & (wide.ends % size == 0)
+        grouped = average(curve, tile(spans_of(curve), Spans(wide.starts[whole], wide.ends[whole]))).curve
     if not len(grouped.steps):
-        averaged = curve.window == RAW and not _is_of_a_moment(curve)
+        averaged = curve.window == RAW and not of_a_moment
         apart = usual_distance(curve.steps) if averaged else None
         raise GroupedStepsError(curve.label, curve.metric, size, int(curve.steps[-1]), apart)
     length = curve.steps_per_epoch
@@ -320,17 +323,6 @@ def group_steps(curve: Curve, size: int) -> Curve:
         grouped=curve.grouped * size,
         notes=(*curve.notes, sentence("axis_note.grouped", size=size)),
     )
-
-
-def _is_of_a_moment(curve: Curve) -> bool:
-    return curve.phase == "validation" or same_metric(curve.metric) in OF_THE_MOMENT
-
-
-def _mean_of_each(curve: Curve, size: int) -> Curve:
-    wide = _whole_groups(curve, size)
-    whole = (wide.starts % size == 0) & (wide.ends % size == 0)
-    tiles = tile(spans_of(curve), Spans(wide.starts[whole], wide.ends[whole]))
-    return average(curve, tiles).curve
 
 
 def _whole_groups(curve: Curve, size: int) -> Spans:
@@ -438,13 +430,9 @@ def average(curve: Curve, tiles: Tiles, without: Booleans | None = None, printed
         resolution[without] = _means(curve.resolution, weights, part, total[without])
     usable = np.where(tiles.many, total > 0, printed[tiles.first])
     tiles = tiles.take(usable)
-    made = replace(
-        curve,
-        steps=tiles.ends,
-        values=values[usable],
-        resolution=resolution[usable],
-        resumed=_any(curve.resumed, tiles),
-    )
+    resumed = None if curve.resumed is None else range_sums(curve.resumed.astype(np.float64), tiles) > 0
+    columns = {"values": values[usable], "resolution": resolution[usable]}
+    made = replace(curve, steps=tiles.ends, resumed=resumed, **columns)
     return Averages(made, _count_used(tiles, printed), int(np.count_nonzero(tiles.many)))
 
 
@@ -487,11 +475,6 @@ def _since_previous(curve: Curve) -> Integers:
     if curve.resumed is not None:
         starts[curve.resumed] = UNKNOWN
     return starts
-
-
-def _any(column: Booleans | None, tiles: Tiles) -> Booleans | None:
-    """Tell which ranges hold a marked point."""
-    return None if column is None else range_sums(column.astype(np.float64), tiles) > 0
 
 
 def _means(values: Floats, weights: Floats, tiles: Tiles, total: Floats) -> Floats:

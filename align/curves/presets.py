@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from align.curves.judging_thresholds import SHARE_OF_LOSS
 from align.curves.loss_log import is_loss, same_metric
 from align.errors import UsageError
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -50,16 +50,10 @@ class CurveLimits:
         return (self.every_abs, self.every_rel) if self.asks("every") else (self.mean_abs, self.mean_rel)
 
 
-SOURCES = frozenset(
-    {
-        "limits_source.own_default",
-        "limits_source.mindformers",
-        "limits_source.printed_digits",
-        "limits_source.openrlhf",
-        "limits_source.megatron",
-        "limits_source.reprod_log",
-    }
-)
+SOURCES = {
+    "limits_source.own_default", "limits_source.mindformers", "limits_source.printed_digits", "limits_source.openrlhf",
+    "limits_source.megatron", "limits_source.reprod_log",
+}  # fmt: skip
 OTHER = CurveLimits("limits_source.own_default", first_abs=0.0, first_rel=0.01, mean_abs=0.0, mean_rel=0.01)
 _MINDFORMERS = "limits_source.mindformers"
 GRADIENT_NORM = CurveLimits(_MINDFORMERS, first_abs=0.0, first_rel=0.1, mean_abs=0.0, mean_rel=0.1, points=1000)
@@ -144,17 +138,18 @@ def preset_faults(document: dict[str, Any]) -> Iterator[str]:
     """Yield all that is wrong with the table `loss`."""
     loss = document.get("loss", {})
     if not isinstance(loss, dict) or not isinstance(loss.get("presets", {}), dict):
-        yield "[loss] and [loss.presets] must be tables"
+        yield say("project_fault.no_tables", place="[loss]", inner="[loss.presets]")
         return
     known = ("presets", *PATTERN_KEYS)
-    yield from (f"[loss] unknown key {key!r}; known: {', '.join(known)}" for key in loss if key not in known)
+    foreign = (key for key in loss if key not in known)
+    yield from (say("project_fault.no_such_key", place="[loss]", name=repr(key), known=[*known]) for key in foreign)
     for name, table in loss.get("presets", {}).items():
         where = f"[loss.presets.{name}]"
         if name in PRESETS:
-            yield f"{where} is the name of a known preset; give it another one"
+            yield say("project_fault.known_preset", place=where)
         metrics = table.get("metrics", {}) if isinstance(table, dict) else {}
         if not isinstance(metrics, dict):
-            yield f"[loss.presets.{name}.metrics] must be a table of tables"
+            yield say("project_fault.no_table_of_tables", place=f"[loss.presets.{name}.metrics]")
             continue
         yield from _faults(where, table, {*_KEYS, "metrics"})
         for metric, limits in metrics.items():
@@ -177,15 +172,15 @@ def _limits(name: str, table: dict[str, Any]) -> CurveLimits:
 
 def _faults(where: str, table: object, known: set[str]) -> Iterator[str]:
     if not isinstance(table, dict):
-        yield f"{where} must be a table"
+        yield say("project_fault.no_table", place=where)
         return
     for key, value in table.items():
         if key not in known:
-            yield f"{where} unknown key {key!r}; known: {', '.join(sorted(known))}"
+            yield say("project_fault.no_such_key", place=where, name=repr(key), known=sorted(known))
         elif key != "metrics" and not _fits(key, value):
-            yield f"{where} {key} cannot be {value!r}"
+            yield say("project_fault.value", place=f"{where} {key}", value=repr(value))
     if not any(key.startswith(("mean_", "every_")) for key in table):
-        yield f"{where} needs a bound of the mean (mean_abs, mean_rel) or of every point (every_abs, every_rel)"
+        yield say("project_fault.no_bound", place=where)
 
 
 def _fits(key: str, value: object) -> bool:
@@ -210,4 +205,5 @@ def pattern_faults(document: dict[str, Any]) -> Iterator[str]:
     loss = document.get("loss", {})
     for key in PATTERN_KEYS if isinstance(loss, dict) else ():
         if key in loss and (not isinstance(loss[key], str) or not loss[key].strip()):
-            yield f"[loss] {key} must be text, not {loss[key]!r}"
+            form = say("project_form.text")
+            yield say("project_fault.form", place=f"[loss] {key}", kind=form, value=repr(loss[key]))

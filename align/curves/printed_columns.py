@@ -66,17 +66,15 @@ def find_columns(block: LogBlock, pattern: re.Pattern[str], others: Integers | N
 
 def _by_layout(layouts: LineLayouts, pattern: re.Pattern[str]) -> LineColumns | None:
     """Search the samples; None if a line has more than one match."""
-    found = [list(pattern.finditer(sample)) for sample in layouts.samples]
-    if max(map(len, found)) > 1:
+    of_samples = [list(pattern.finditer(sample)) for sample in layouts.samples]
+    if max(map(len, of_samples)) > 1:
         return None
-    rows = np.flatnonzero(np.array([bool(matches) for matches in found])[layouts.kinds])
+    rows = np.flatnonzero(np.array([bool(matches) for matches in of_samples])[layouts.kinds])
     if not len(rows):
         return LineColumns(rows, ())
-    columns = (
-        layout_column(layouts, rows, [group_field(*matches, group=group) for matches in found])
-        for group in range(1, pattern.groups + 1)
-    )
-    return LineColumns(rows, tuple(columns))
+    groups = range(1, pattern.groups + 1)
+    fields = ([group_field(*matches, group=group) for matches in of_samples] for group in groups)
+    return LineColumns(rows, tuple(layout_column(layouts, rows, column) for column in fields))
 
 
 def layout_column(layouts: LineLayouts, rows: Integers, fields: Sequence[Field]) -> PrintedColumn:
@@ -128,7 +126,6 @@ class Field(NamedTuple):
     text: str
 
 
-# Where a number's form begins to tell of its exponent.
 # In place of a text that is not there; no text of a cell, without the spaces around it, is like it.
 ABSENT = " "
 NO_FIELD, ABSENT_FIELD = Field(0, 0, ""), Field(0, 0, ABSENT)
@@ -214,8 +211,7 @@ class PrintedColumn(Sequence[str]):
     @cached_property
     def filled(self) -> Booleans:
         """Tell which texts are not empty."""
-        filled: Booleans = (self._places[:, 1] > self._places[:, 0])[self.kinds]
-        return filled
+        return np.asarray((self._places[:, 1] > self._places[:, 0])[self.kinds])
 
     @cached_property
     def numbers(self) -> NumberColumn | None:
@@ -289,11 +285,9 @@ def may_hold(texts: Sequence[str], letter: str) -> bool:
 
 def shown_texts(texts: Sequence[str]) -> Collection[str]:
     """Return unlike texts; of a column one for each layout, which differ from others like it in digits alone."""
-    return (
-        {texts.fields[kind].text for kind in np.flatnonzero(np.bincount(texts.kinds)).tolist()}
-        if isinstance(texts, PrintedColumn)
-        else set(texts)
-    )
+    if not isinstance(texts, PrintedColumn):
+        return set(texts)
+    return {texts.fields[kind].text for kind in np.flatnonzero(np.bincount(texts.kinds)).tolist()}
 
 
 def without_letter(texts: Sequence[str], letter: str) -> Sequence[str]:
@@ -304,16 +298,12 @@ def without_letter(texts: Sequence[str], letter: str) -> Sequence[str]:
         return [text.replace(letter, "") for text in texts]
     places = [[at for at, one in enumerate(field.text) if one != letter and field.end] for field in texts.fields]
     width = max(map(len, places))
-    taken = np.array([own + [0] * (width - len(own)) for own in places], np.int64).reshape(-1, width)
+    taken = np.array([kept + [0] * (width - len(kept)) for kept in places], np.int64).reshape(-1, width)
     begins = np.array([field.start for field in texts.fields], np.int64)
     shown = texts.letters[(texts.starts + begins[texts.kinds])[:, None] + taken[texts.kinds]]
-    letters = np.concatenate(
-        [np.full(PADDING, ord(" "), np.uint8), shown.ravel(), np.full(PADDING, ord(" "), np.uint8)]
-    )
-    fields = [
-        Field(0, len(own), field.text.replace(letter, "")) if own else field
-        for own, field in zip(places, texts.fields, strict=True)
-    ]
+    letters = np.pad(shown.ravel(), PADDING, constant_values=ord(" "))
+    pairs = zip(places, texts.fields, strict=True)
+    fields = [Field(0, len(kept), field.text.replace(letter, "")) if kept else field for kept, field in pairs]
     return PrintedColumn(letters, PADDING + np.arange(len(texts)) * width, texts.kinds, fields)
 
 
@@ -480,13 +470,6 @@ class DigitColumn:
         most_decimals = int(decimals[finite].max())
         shown = self._measured and most_decimals >= ROUNDED_DECIMALS and len(self._rounded) >= ROUNDED_VALUES
         return self._padded or shown
-
-
-def printed_resolution(texts: Sequence[str], measured: bool = True) -> Floats:
-    """Return the unit of the last printed digit of each number of a whole column; see the module."""
-    column = DigitColumn(measured=measured)
-    column.add(np.array(texts, np.bytes_), np.array([float(text) for text in texts], np.float64))
-    return column.resolution()
 
 
 def _figures(*columns: Integers) -> NDArray[np.int16]:

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.atomic_files import existing_file
-from align.core.registry import check_packages
+from align.core.load_code import INSTALL_HINT, check_packages
 from align.curves.jobs import RankedSource, choose_rank, join_logs, lines_by_rank
-from align.curves.line_formats.last_resort import LinesFormat, numeric_series
-from align.curves.line_formats.line_format import suggest_pattern
-from align.curves.line_formats.line_reader import PatternFormat
-from align.curves.line_formats.line_roles import MEAN_RANK, PART_RANK, loss_rank
+from align.curves.log_parts.last_resort import LinesFormat, numeric_series
+from align.curves.log_parts.line_format import suggest_pattern
+from align.curves.log_parts.line_reader import PatternFormat
+from align.curves.log_parts.line_roles import MEAN_RANK, PART_RANK, loss_rank
 from align.curves.log_parts.record_lines import without_cut_line
 from align.curves.log_sources import FileBytes, LogSource, first_lines, log_formats
 from align.curves.loss_log import RAW, find_window
@@ -40,13 +40,13 @@ from align.curves.thresholds import (
 from align.errors import (
     AmbiguousLogError,
     EmptyLogError,
+    FrameworkMissingError,
     MetricMissingError,
     UnknownLogError,
     UnreadableLogError,
     UsageError,
 )
-from align.words.catalogue import say, sentence
-from align.words.message_words import close_names, first_few
+from align.words.catalogue import close_names, few, say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -178,19 +178,19 @@ def _formats(name: str, pattern: str) -> Mapping[str, LogFormat]:
 
 def _recognised(paths: Sequence[Path], wanted: LogReadOptions, label: str) -> dict[Path, Recognised]:
     """Tell the formats of each file; files of a folder that no format knows are left out."""
-    found: dict[Path, Recognised] = {}
+    recognised: dict[Path, Recognised] = {}
     for path in paths:
         for file in list_log_files(path):
             known = next(filter(None, (_recognise(source, wanted) for source in beginnings(file))), None)
             if known or file == path:
-                found[file] = known or Recognised((), None)
-    unknown = [str(file) for file, known in found.items() if not known.formats] or ([] if found else [label])
+                recognised[file] = known or Recognised((), None)
+    unknown = [str(file) for file, known in recognised.items() if not known.formats] or ([] if recognised else [label])
     if unknown and len(wanted.formats) > 1:
         raise UnknownLogError(unknown)
     if unknown:
         hint = say("log_error.own_pattern") if "pattern" in wanted.formats else ""
         raise EmptyLogError(", ".join(unknown), [plugin.summary for plugin in wanted.formats.values()], hint)
-    return found
+    return recognised
 
 
 def _recognise(source: LogSource, wanted: LogReadOptions) -> Recognised | None:
@@ -225,7 +225,7 @@ def _of_one_rank(
     if rank not in distinct:
         raise UsageError.of("log_usage.rank_of_files", rank=rank, ranks=distinct)
     kept = {file: known for file, known in files.items() if ranks[file] in (None, rank)}
-    others = first_few([file.name for file in files if file not in kept])
+    others = few([file.name for file in files if file not in kept])
     return kept, (sentence("logs_note.files_of_rank", rank=rank, others=others),)
 
 
@@ -279,7 +279,10 @@ def declare_window(log: LossLog, window: Window) -> LossLog:
 
 # The files of a log: one, plain or gz, those of a folder, or several after a resume.
 
-_GZIP = b"\x1f\x8b"
+_GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
+# Steps that `align.watch` recorded: the tables of one rank, and what their columns are called in a log.
+_WATCHED_STEPS, _WATCHED_RANK = "steps-*.parquet", "rank_0"
+_WATCHED = {"step": "step", "loss": "loss", "rate": "lr", "gradient": "grad_norm", "scale": "loss_scale"}
 # What a document in JSON begins with; `[12:03` and `{ Epoch` do not.
 _DOCUMENT = re.compile(rb"\s*(?:\{|\[\s*\{)\s*(?:[\"}]|$)")
 _LINES = 3  # format: two lines, and what follows them
@@ -295,7 +298,10 @@ def open_log(path: Path, most: int = -1) -> LogSource:
     """Read a log file, or its first `most` bytes; raises UnreadableLogError if it is damaged or locked."""
     try:
         with path.open("rb") as stream:
-            packed = stream.read(len(_GZIP)) == _GZIP
+            mark = stream.read(len(_PARQUET))
+        packed = mark.startswith(_GZIP)
+        if mark == _PARQUET:
+            return LogSource(str(path), _table_as_text(path)[: None if most < 0 else most])
         if not packed and most < 0 and path.stat().st_size > LARGE_LOG_BYTES:
             return LogSource(str(path), FileBytes(path))
         if packed:
@@ -306,18 +312,38 @@ def open_log(path: Path, most: int = -1) -> LogSource:
         raise UnreadableLogError(path, getattr(error, "strerror", None) or str(error)) from error
 
 
+def _table_as_text(path: Path) -> bytes:
+    """A Parquet table as CSV; of one that `align.watch` wrote, the columns of a log."""
+    try:
+        import pyarrow as pa
+        import pyarrow.csv
+        import pyarrow.parquet
+    except ImportError as error:
+        raise FrameworkMissingError("pyarrow", INSTALL_HINT["pyarrow"]) from error
+    try:
+        table = pa.parquet.read_table(path)
+    except (pa.ArrowException, ValueError) as error:
+        raise UnreadableLogError(path, str(error).partition("\n")[0]) from error
+    if {*_WATCHED, "updates"} <= {*table.column_names}:
+        known = [name for name in _WATCHED if table[name].null_count < len(table)]
+        table = table.select(known).rename_columns([_WATCHED[name] for name in known])
+    text = pa.BufferOutputStream()
+    pa.csv.write_csv(table, text, pa.csv.WriteOptions(quoting_style="none"))
+    return bytes(text.getvalue())
+
+
 def _unpacked(path: Path, most: int) -> bytes:
     """The content of a gz file, or its first `most` bytes; one that is much smaller than it is packs no log."""
-    size, found = path.stat().st_size, bytearray()
+    size, content = path.stat().st_size, bytearray()
     with gzip.open(path) as stream:
-        while most < 0 or len(found) < most:
-            piece = stream.read(UNPACKED_PIECE if most < 0 else min(most - len(found), UNPACKED_PIECE))
+        while most < 0 or len(content) < most:
+            piece = stream.read(UNPACKED_PIECE if most < 0 else min(most - len(content), UNPACKED_PIECE))
             if not piece:
                 break
-            found += piece
-            if len(found) > MOST_UNPACKED_BYTES or len(found) > UNPACKED_PIECE + MOST_UNPACKED_TIMES * size:
-                raise UnreadableLogError(path, say("log_fault.unpacks", size=size, unpacked=len(found)))
-    return bytes(found)
+            content += piece
+            if len(content) > MOST_UNPACKED_BYTES or len(content) > UNPACKED_PIECE + MOST_UNPACKED_TIMES * size:
+                raise UnreadableLogError(path, say("log_fault.unpacks", size=size, unpacked=len(content)))
+    return bytes(content)
 
 
 def beginnings(path: Path) -> Iterator[LogSource]:
@@ -364,6 +390,8 @@ def list_log_files(path: Path) -> list[Path]:
             raise UnreadableLogError(path, say("log_fault.empty"))
         return [path]
     try:
+        if watched := [*path.glob(_WATCHED_STEPS)] or [*path.glob(f"{_WATCHED_RANK}/{_WATCHED_STEPS}")]:
+            return sort_log_files(watched)
         files = [file for file in path.iterdir() if file.is_file() and not file.name.startswith(".")]
     except OSError as error:
         raise UnreadableLogError(path, error.strerror or str(error)) from error

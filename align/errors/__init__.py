@@ -59,7 +59,8 @@
     │   ├── FolderInUseError
     │   ├── ReportError
     │   │                       settings
-    │   └── UnreadableSettingsError
+    │   ├── UnreadableSettingsError
+    │   └── UnreadableProfileError
     └── NotAlignedError         the sides were compared and differ: exit code 1
         └── NonfiniteFoundError a watched training was to stop where it is not finite
 
@@ -67,6 +68,5 @@ The wording sits here, so that the code that raises states only the facts.
 """
 
 from align.errors.base import *  # noqa: F403 - one list of the errors is enough: the tree above, which a test holds
-from align.errors.files import *  # noqa: F403  # noqa: F403  # noqa: F403
-from align.errors.logs import *  # noqa: F403
+from align.errors.files import *  # noqa: F403
 from align.errors.models import *  # noqa: F403

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from align.errors.thresholds import ERROR_LINES
 from align.words.catalogue import ENGLISH, catalogue, in_language, say, texts
 
 if TYPE_CHECKING:
@@ -12,6 +11,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from typing_extensions import Self
+
+ERROR_LINES: Final = 20
+"""Lines of problems that a message lists, one below the other.
+Choice: they fit on a screen with the hint, and show whether there is one cause or several."""
 
 
 def as_lines(lines: Sequence[str], most: int = ERROR_LINES) -> str:

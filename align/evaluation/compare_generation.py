@@ -16,29 +16,26 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from align.core.dtypes import rounded_as
-from align.core.progress import silent
+from align.core.protocols import silent
 from align.core.traces import smallest_factor
 from align.core.verdicts import Coverage, Finding, Outcome, ShownResult, Verdict
 from align.errors import CannotRunError, InputsError, UsageError, UserCodeError
-from align.measure.limits import limit_for
-from align.measure.measure_arrays import measure
+from align.measure.limits import OutputNoise
 from align.models.call_model import forward_of, model_caller, noise_unmeasured, widened_side
 from align.models.describe_sides import copied_sides
 from align.models.inputs import describe_inputs, read_inputs
 from align.models.open_side import Side, open_sides
 from align.models.user_code import find_function, run_user_code
-from align.traces.compare_weights import TransferredWeights
+from align.traces.open_trace import TransferredWeights
 from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from align.core.dtypes import Array
     from align.core.name_map import NameMap
-    from align.core.progress import Progress
-    from align.core.protocols import Model
+    from align.core.parameters import Array
+    from align.core.protocols import Model, Progress
     from align.core.traces import Limit, Measurement
     from align.core.verdicts import LayerOutcome
 
@@ -88,14 +85,14 @@ def compare_generation(  # noqa: PLR0913 - one parameter an option
     text = np.concatenate([prompts, continuation], axis=1)[:, :-1]  # what the last new token leads to, nobody asks
     wide, findings = _wide_logits(sides[0], reference_step, text)
     logits = _read(decoders, text, prompts.shape[1])
-    own = logits["candidate"][0]
-    noise = LogitsNoise(own, wide)
+    reference_logits = logits["candidate"][0]
+    noise = OutputNoise(reference_logits, wide)
     progress("generate", 3, STAGES)
     comparisons = tuple(compare_logits(name, *both, noise) for name, both in logits.items())
     differences = [
-        one
-        for name, (_, found) in logits.items()
-        for one in first_token_differences(name, continuation, own, found, noise)
+        difference
+        for name, (_, candidate_logits) in logits.items()
+        for difference in first_token_differences(name, continuation, reference_logits, candidate_logits, noise)
     ]
     progress("generate", STAGES, STAGES)
     return GenerationComparison(
@@ -179,11 +176,11 @@ class Decoder:
             first, cache = self._call(ids[:, :prompt], None)
             if cache is None:
                 return None
-            found = [first]
+            blocks = [first]
             for place in range(prompt, ids.shape[1]):
                 logits, cache = self._call(ids[:, place : place + 1], cache)
-                found.append(logits)
-        return np.concatenate(found, axis=1)
+                blocks.append(logits)
+        return np.concatenate(blocks, axis=1)
 
     def greedy(self, prompts: Array, tokens: int) -> Array:
         """The new tokens (sequences, tokens) of greedy decoding, for each of which the whole text is fed."""
@@ -237,24 +234,7 @@ def _taken_apart(returned: Any) -> tuple[Any, Any]:
     return returned, None
 
 
-class LogitsNoise:
-    """The reference's logits in its own precision and in float64, from which all limits come.
-
-    Both are (sequences, positions, vocabulary); `wide` is None where the reference cannot run in float64.
-    """
-
-    def __init__(self, ordinary: Array, wide: Array | None) -> None:
-        known = wide is not None and rounded_as(wide.dtype.name) == "float64" and wide.shape == ordinary.shape
-        self._ordinary, self._wide = ordinary, wide if known else None
-
-    def limit(self, a: Array, b: Array, place: tuple[slice, slice]) -> tuple[Measurement, Limit]:
-        """Measure two arrays of logits at some sequences and positions, with the limit of what is measured."""
-        measurement = measure(a[place], b[place])
-        noise = None if self._wide is None else measure(self._wide[place], self._ordinary[place])
-        return measurement, limit_for(measurement, (a.dtype.name, b.dtype.name), noise)
-
-
-def compare_logits(logits: LogitsOf, expected: Array, found: Array, noise: LogitsNoise) -> LogitsComparison:
+def compare_logits(logits: LogitsOf, expected: Array, found: Array, noise: OutputNoise) -> LogitsComparison:
     """Compare logits (sequences, positions, vocabulary) at every position."""
     positions = tuple(_compare_position(index, expected, found, noise) for index in range(expected.shape[1]))
     first = next((index for index, one in enumerate(positions) if one.outcome == "not aligned"), None)
@@ -262,22 +242,23 @@ def compare_logits(logits: LogitsOf, expected: Array, found: Array, noise: Logit
 
 
 def first_token_differences(
-    logits: LogitsOf, continuation: Array, reference: Array, found: Array, noise: LogitsNoise
+    logits: LogitsOf, continuation: Array, reference: Array, candidate: Array, noise: OutputNoise
 ) -> Iterator[TokenDifference]:
-    """Yield the first new token of each sequence that greedy decoding by `found` chooses otherwise.
+    """Yield the first new token of each sequence that greedy decoding by `candidate` chooses otherwise.
 
-    `continuation` are the reference's new tokens (sequences, tokens), `reference` and `found` logits over its text, the
-    last of which choose them. Up to the first difference both decodings have read the same, so no other text is needed.
+    `continuation` are the reference's new tokens (sequences, tokens), `reference` and `candidate` logits over its text;
+    the last of them choose the new tokens. Up to the first difference both decodings have read the same, so no other
+    text is needed.
     """
     before = reference.shape[1] - continuation.shape[1]
-    tokens = greedy_tokens(found[:, before:])
+    tokens = greedy_tokens(candidate[:, before:])
     for sequence, unlike in enumerate(continuation != tokens):
         if not unlike.any():
             continue
         step = int(unlike.argmax())
         a, b = int(continuation[sequence, step]), int(tokens[sequence, step])
         place = slice(sequence, sequence + 1), slice(before + step, before + step + 1)
-        _, limit = noise.limit(reference, found, place)
+        _, limit = noise.limit(reference, candidate, place)
         scores = reference[sequence, before + step]
         margin = float(scores[a]) - float(scores[b])
         tie = margin <= 2 * limit.max_abs
@@ -291,21 +272,25 @@ def judge_generation(
 
     What the reference's own cache changes decides nothing about the candidate.
     """
-    own = [one for one in comparisons if one.logits != "reference with cache"]
-    positions = [position for one in own for position in one.positions]
+    candidate_comparisons = [comparison for comparison in comparisons if comparison.logits != "reference with cache"]
+    positions = [position for comparison in candidate_comparisons for position in comparison.positions]
     compared = sum(position.outcome != "not comparable" for position in positions)
     coverage = Coverage(sentence("generate_unit.logits_of_a_position"), compared, len(positions) - compared)
-    wrong = next((one for one in own if one.first_divergent is not None), None)
+    wrong = next((comparison for comparison in candidate_comparisons if comparison.first_divergent is not None), None)
     if wrong is not None:
         return Verdict(Outcome.NOT_ALIGNED, _blame(wrong, prompt), coverage)
-    lost = [one for one in differences if not one.tie and one.logits != "reference with cache"]
+    lost = [
+        difference for difference in differences if not difference.tie and difference.logits != "reference with cache"
+    ]
     if lost:
         reason = sentence("generate_verdict.token_differs", step=lost[0].step, sequence=lost[0].sequence)
         return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
     if compared < len(positions) or not positions:
         return Verdict(Outcome.NOT_COMPARED, sentence("generate_verdict.not_finite"), coverage)
-    ties = sum(one.tie and one.logits == "candidate" for one in differences)
-    return Verdict(Outcome.ALIGNED, sentence("generate_verdict.agree", cached=len(own) > 1, ties=ties), coverage)
+    ties = sum(difference.tie and difference.logits == "candidate" for difference in differences)
+    return Verdict(
+        Outcome.ALIGNED, sentence("generate_verdict.agree", cached=len(candidate_comparisons) > 1, ties=ties), coverage
+    )
 
 
 def _blame(wrong: LogitsComparison, prompt: int) -> str:
@@ -318,7 +303,7 @@ def _blame(wrong: LogitsComparison, prompt: int) -> str:
     return sentence("generate_verdict.logits_differ" if own else "generate_verdict.cache_changes_logits", token=token)
 
 
-def _compare_position(index: int, expected: Array, found: Array, noise: LogitsNoise) -> PositionComparison:
+def _compare_position(index: int, expected: Array, found: Array, noise: OutputNoise) -> PositionComparison:
     measurement, limit = noise.limit(expected, found, (slice(None), slice(index, index + 1)))
     alike = 0 if measurement.non_finite_mismatch else measurement.nan_reference + measurement.inf_reference
     if alike == measurement.count:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.dtypes import Array, is_float
+from align.core.parameters import Array, is_float
 from align.errors import InputsError, UsageError, UserCodeError
 from align.evaluation.thresholds import SAME_SAMPLE_TOLERANCE
 from align.models.inputs import as_array, unknown_dtypes
@@ -81,11 +81,11 @@ class Dataset:
         def failed(error: BaseException) -> UserCodeError:
             return UserCodeError(say("evaluation_stage.reading", data=self.label), error)
 
-        made = load_function(self._source, "data file")() if isinstance(self._source, str) else self._source
-        if not hasattr(made, "__iter__"):
-            raise InputsError.of("evaluation_error.no_batches", data=self.label, kind=type(made).__name__)
+        data = load_function(self._source, "data file")() if isinstance(self._source, str) else self._source
+        if not hasattr(data, "__iter__"):
+            raise InputsError.of("evaluation_error.no_batches", data=self.label, kind=type(data).__name__)
         end = object()
-        batches = run_user_code(lambda: iter(made), failed)
+        batches = run_user_code(lambda: iter(data), failed)
         while (raw := run_user_code(lambda: next(batches, end), failed)) is not end:
             yield raw
 
@@ -160,7 +160,7 @@ def sample_fingerprints(inputs: Iterable[Array], labels: Any, size: int) -> Fact
 
 
 def count_differing_samples(reference: Facts, candidate: Facts) -> tuple[int, int]:
-    """In how many of the common samples of two datasets the inputs, and the labels, differ."""
+    """Count the common samples of two datasets whose inputs, and whose labels, differ."""
     common = min(len(reference), len(candidate))
     a, b = reference[:common], candidate[:common]
     room = SAME_SAMPLE_TOLERANCE * np.maximum(a[:, NORM], b[:, NORM])
@@ -252,11 +252,11 @@ class NamedMetric:
         def failed(error: BaseException) -> UserCodeError:
             return UserCodeError(say("evaluation_stage.metric", metric=self.label), error)
 
-        found = as_array(run_user_code(lambda: self._function(given, labels), failed))
-        if found.dtype.kind not in "fiub" or found.shape not in ((), (batch.size,)):
-            got = f"{found.dtype.name}{list(found.shape)}"
+        scores = as_array(run_user_code(lambda: self._function(given, labels), failed))
+        if scores.dtype.kind not in "fiub" or scores.shape not in ((), (batch.size,)):
+            got = f"{scores.dtype.name}{list(scores.shape)}"
             raise InputsError.of("evaluation_error.no_scores", metric=self.label, scores=got, count=batch.size)
-        return found.astype(np.float64)
+        return scores.astype(np.float64)
 
 
 def _found(metric: str) -> Metric:

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.core.documents import parse_toml
-from align.core.import_user_code import put_first
 from align.core.json_data import kept_sentence, kept_sentences, own_fields
-from align.core.registry import file_models
+from align.core.load_code import file_models, put_first
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import CannotRunError, UsageError
 from align.fixes.fix_result import FixResult, RunAfterFix, faults_after, rungs_after
@@ -43,12 +42,20 @@ from align.words.catalogue import sentence
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from align.fixes.fix_job import FixJob
+    from align.fixes.fix_result import FixJob
     from align.fixes.plan_changes import Backup
-    from align.runs.climb_ladder import Executed
 
 
 Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """How a command ended: its exit code, what it printed, also of errors."""
+
+    code: int
+    output: str
+    errors: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +133,11 @@ def undo_fix(job: FixJob) -> FixResult:
 
 
 def _planned(job: FixJob, document: Document, changes: PlannedChanges) -> FixResult:
-    confirmed = sum(one["sureness"] == CONFIRMED for one in document["culprits"])
+    confirmed = sum(culprit["sureness"] == CONFIRMED for culprit in document["culprits"])
     rest = len(document["culprits"]) - confirmed
     reason = sentence(
         "fix.planned",
-        faults=max(confirmed - sum(len(one.layers) for one in changes.refused), 0),
+        faults=max(confirmed - sum(len(change.layers) for change in changes.refused), 0),
         places=len(changes.places),
         refused=len(changes.refused),
         unconfirmed=rest,
@@ -147,7 +154,7 @@ def _planned(job: FixJob, document: Document, changes: PlannedChanges) -> FixRes
         patches=changes.patches,
         after=None,
         backup="",
-        overlay=shown(job.overlay) if any(one.place.package for one in changes.changes) else "",
+        overlay=shown(job.overlay) if any(change.place.package for change in changes.changes) else "",
         restored=(),
         next_commands=(f"align {shlex.join(job.fix)} --apply",) if changes.changes else (),
         verdict=_verdict(document["verdict"], reason if confirmed else None),
@@ -156,12 +163,12 @@ def _planned(job: FixJob, document: Document, changes: PlannedChanges) -> FixRes
 
 def _verdict(said: Document, reason: str | None) -> Verdict:
     """The verdict of a document, with another reason if one is given."""
-    caveats = kept_sentences(said, "caveats")
+    coverage = own_fields(said["coverage"]) | {"unit": kept_sentence(said["coverage"], "unit")}
     return Verdict(
         Outcome(said["outcome"]),
         reason or kept_sentence(said, "reason"),
-        Coverage(**own_fields(said["coverage"])),
-        caveats,
+        Coverage(**coverage),
+        kept_sentences(said, "caveats"),
     )
 
 
@@ -189,17 +196,14 @@ def _applied(fix: PlannedFix, backup: Backup, ladder: Document | None) -> FixRes
     climb = folder.read("ladder") if job.again[0] == "run" else None
     faults = faults_after(fix.before, now)
     rungs = rungs_after(ladder, climb)
-    verdict = _judged((climb or now)["verdict"], [one.state for one in faults])
+    verdict = _judged((climb or now)["verdict"], [fault.state for fault in faults])
     again = _again(job)
     after = RunAfterFix(again, faults, rungs)
-    worse = any(one.state == "worse" for one in faults) or any(_fell(one.before, one.after) for one in rungs)
+    fell = any(rung.before == "passed" and rung.after == "failed" for rung in rungs)
+    worse = fell or any(fault.state == "worse" for fault in faults)
     next_commands = (job.undo,) if worse else (again, job.undo)
     kept = shown(backup.folder)
     return replace(fix.result, state="applied", after=after, backup=kept, next_commands=next_commands, verdict=verdict)
-
-
-def _fell(before: str, after: str) -> bool:
-    return before == "passed" and after == "failed"
 
 
 def _judged(said: Document, states: Sequence[str]) -> Verdict:
@@ -272,18 +276,19 @@ def read_culprits(document: Document) -> tuple[Culprit, ...]:
     return tuple(map(_culprit, document.get("culprits", [])))
 
 
-def _culprit(one: Mapping[str, Any]) -> Culprit:
+def _culprit(document: Mapping[str, Any]) -> Culprit:
     known = {field.name for field in fields(Culprit)}
-    own = {name: value for name, value in one.items() if name in known}
-    inside = one.get("inside")
-    found = inside and {field.name: inside[field.name] for field in fields(FunctionFault) if field.name in inside}
-    own["also"], own["arguments"] = tuple(own.get("also", ())), _as_settings(own.get("arguments", {}))
-    own["code"] = CodeChange(**one["code"]) if one.get("code") else None
-    return Culprit(**{**own, "inside": FunctionFault(**{**found, "lines": tuple(found["lines"])}) if found else None})
+    values = {name: value for name, value in document.items() if name in known}
+    inside = document.get("inside")
+    fault = inside and {field.name: inside[field.name] for field in fields(FunctionFault) if field.name in inside}
+    values["also"], values["arguments"] = tuple(values.get("also", ())), _as_settings(values.get("arguments", {}))
+    values["code"] = CodeChange(**document["code"]) if document.get("code") else None
+    return Culprit(
+        **{**values, "inside": FunctionFault(**{**fault, "lines": tuple(fault["lines"])}) if fault else None}
+    )
 
 
 def _as_settings(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments with the tuples that JSON has as lists."""
     return {name: _as_tuple(value) for name, value in arguments.items()}
 
 
@@ -300,10 +305,10 @@ def with_overlay(text: str, file: Path, overlay: Path) -> str | None:
     """Return a project file's text with `[candidate] overlay`; as it is where it names one, None where it cannot."""
     if "overlay" in parse_toml(text).get("candidate", {}):
         return text
-    found = _TABLE.search(text)
-    if found is None:
+    match = _TABLE.search(text)
+    if match is None:
         return None
-    end = found[1] or "\n"
+    end = match[1] or "\n"
     line = f"overlay = {json.dumps(os.path.relpath(overlay, file.resolve().parent))}{end}"
-    lead = "" if found[1] else end
-    return text[: found.end()] + lead + line + text[found.end() :]
+    lead = "" if match[1] else end
+    return text[: match.end()] + lead + line + text[match.end() :]

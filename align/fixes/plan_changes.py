@@ -15,24 +15,32 @@ from functools import cache
 from importlib.metadata import packages_distributions
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from align.core.align_sequences import grouped
 from align.core.atomic_files import sha256_of, write_text
 from align.core.documents import TEXT_BY_NAME, Form, listed, read_json, table
 from align.core.json_data import json_text
+from align.core.load_code import INSTALLED
 from align.errors import CannotRunError
 from align.fixes.fix_result import FixedPlace, RefusedChange, SourcePatch
 from align.fixes.plan_edits import as_in_file, encoded, whole_text
-from align.fixes.thresholds import OVERLAY_BYTES, OVERLAY_FILES
 from align.models.function_source import compiled
-from align.words.catalogue import sentence
-from align.words.message_words import Sentence
+from align.words.catalogue import Sentence, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from align.fixes.fix_job import FixJob
+    from align.fixes.fix_result import FixJob
     from align.fixes.plan_edits import PlannedEdits, SourceEdit
+
+OVERLAY_BYTES: Final = 256 * 1024**2
+"""A package that is larger is not copied: it holds weights or compiled code, and a copy of it would surprise.
+Measured: transformers, the largest package of models here, has 59 MiB, mindone 48 MiB;
+mindspore with its compiled code 2.5 GiB."""
+OVERLAY_FILES: Final = 10_000
+"""A package with more files is not copied: each is read, hashed and written.
+Measured: transformers has 2,900 files; mindspore and torch, which nobody is to copy, 12,000 and more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +54,7 @@ class PlannedChanges:
     @property
     def patches(self) -> tuple[SourcePatch, ...]:
         """A patch for each folder that names in it start at: the project, and each package."""
-        groups: dict[tuple[str, str], list[FileChange]] = {}
-        for change in _in_order(self.changes):
-            groups.setdefault((str(change.place.root), change.place.package), []).append(change)
+        groups = grouped(((str(one.place.root), one.place.package), one) for one in _in_order(self.changes))
         return tuple(SourcePatch(*key, "".join(map(diff_of, own))) for key, own in groups.items())
 
 
@@ -56,16 +62,16 @@ def plan_changes(planned: PlannedEdits, job: FixJob) -> PlannedChanges:
     """Say of each edit where it is written; those of a file that may not be changed are refused, with the reason."""
     places = {path: _place(path, job) for path in planned.texts}
     refused = [RefusedChange(one.layers, one.cause, sentence(one.reason, **one.facts)) for one in planned.refused]
-    found = []
+    fixed_places = []
     for edit in planned.edits:
         place = places[_path(edit, planned.texts)]
         if isinstance(place, Sentence):
             refused.append(RefusedChange(edit.layers, edit.cause, place))
         else:
-            found.append(_fixed(edit, place))
+            fixed_places.append(_fixed(edit, place))
     usable = {path: place for path, place in places.items() if not isinstance(place, Sentence)}
     changes = [_change(place, planned.texts[path]) for path, place in usable.items()]
-    return PlannedChanges(tuple(changes), tuple(found), tuple(refused))
+    return PlannedChanges(tuple(changes), tuple(fixed_places), tuple(refused))
 
 
 def diff_of(change: FileChange) -> str:
@@ -78,14 +84,14 @@ def patch_files(planned: PlannedChanges, file: Path) -> dict[Path, bytes]:
 
     Each further folder that names start at has a file of its own, with the package in its name.
     """
-    found: dict[Path, bytes] = {}
+    patches: dict[Path, bytes] = {}
     for number, patch in enumerate(planned.patches):
-        own = [
+        changes = [
             one for one in planned.changes if (str(one.place.root), one.place.package) == (patch.root, patch.package)
         ]
         path = file if number == 0 else file.with_name(f"{file.stem}.{patch.package or number}{file.suffix}")
-        found[path] = b"".join(as_in_file(diff_of(one), one.before) for one in _in_order(own))
-    return found or {file: b""}
+        patches[path] = b"".join(as_in_file(diff_of(one), one.before) for one in _in_order(changes))
+    return patches or {file: b""}
 
 
 def _in_order(changes: Iterable[FileChange]) -> list[FileChange]:
@@ -142,13 +148,15 @@ def apply_changes(changes: Sequence[FileChange], run: Path, overlay: Path) -> Ba
     whose new content Python would not compile. What is edited while others are written is left as it is then.
     """
     _check(changes)
-    units = {one.place.copy: one.place.copied for one in changes if one.place.copy and one.place.copied}
-    in_place = [(one.place.destination, one.before, one.after) for one in changes if one.place.copy is None]
+    units = {change.place.copy: change.place.copied for change in changes if change.place.copy and change.place.copied}
+    in_place = [
+        (change.place.destination, change.before, change.after) for change in changes if change.place.copy is None
+    ]
     backup = begin_backup(run, overlay, in_place, [*units])
     begun = 0
     try:
         for place, unit in units.items():
-            _copy_changed(unit, place, [one for one in changes if one.place.copy == place], overlay)
+            _copy_changed(unit, place, [change for change in changes if change.place.copy == place], overlay)
         for path, before, after in in_place:
             if path.read_bytes() != before:
                 raise CannotRunError.of("fix_usage.edited_meanwhile", names=[str(path)])
@@ -166,17 +174,23 @@ def apply_changes(changes: Sequence[FileChange], run: Path, overlay: Path) -> Ba
 
 
 def _check(changes: Sequence[FileChange]) -> None:
-    edited = [str(one.place.file) for one in changes if one.place.file.read_bytes() != one.before]
+    edited = [str(change.place.file) for change in changes if change.place.file.read_bytes() != change.before]
     if edited:
         raise CannotRunError.of("fix_usage.edited_meanwhile", names=edited)
-    locked = [str(one.place.destination) for one in changes if one.place.copy is None and _is_locked(one.place.file)]
+    locked = [
+        str(change.place.destination)
+        for change in changes
+        if change.place.copy is None and _is_locked(change.place.file)
+    ]
     if locked:
         raise CannotRunError.of("fix_usage.read_only", names=locked)
-    there = [str(one.place.copy) for one in changes if one.place.copy is not None and one.place.copy.exists()]
+    there = [
+        str(change.place.copy) for change in changes if change.place.copy is not None and change.place.copy.exists()
+    ]
     if there:
         raise CannotRunError.of("fix_usage.copy_is_there", names=sorted(set(there)), overlay=Path(there[0]).parent)
-    for one in changes:
-        _require_syntax(one)
+    for change in changes:
+        _require_syntax(change)
 
 
 def _is_locked(file: Path) -> bool:
@@ -199,12 +213,12 @@ def _copy_changed(unit: Path, place: Path, changes: Sequence[FileChange], overla
     part = overlay / PART
     shutil.rmtree(part, ignore_errors=True)
     try:
-        made = part / place.relative_to(overlay)
-        copy_unit(unit, made)
+        copy_place = part / place.relative_to(overlay)
+        copy_unit(unit, copy_place)
         for one in changes:
             replace_file(part / one.place.destination.relative_to(overlay), one.after)
         place.parent.mkdir(parents=True, exist_ok=True)
-        for path in sorted(made.parent.iterdir()):
+        for path in sorted(copy_place.parent.iterdir()):
             path.rename(place.parent / path.name)
     finally:
         shutil.rmtree(part, ignore_errors=True)
@@ -261,7 +275,7 @@ def begin_backup(
 
     Raises CannotRunError, and leaves nothing, where that cannot be written.
     """
-    folder = run / FOLDER / str(1 + max((int(one.name) for one in _folders(run)), default=0))
+    folder = run / FOLDER / str(1 + max((int(backup_folder.name) for backup_folder in _folders(run)), default=0))
     begun = folder.with_name(BEGUN)
     kept = [
         KeptFile(str(path), hash_of(before), hash_of(after), f"{number}_{path.name}")
@@ -271,8 +285,8 @@ def begin_backup(
     try:
         shutil.rmtree(begun, ignore_errors=True)  # of one that was killed
         begun.mkdir(parents=True)
-        for one, (_, before, _) in zip(kept, changes, strict=True):
-            (begun / one.kept).write_bytes(before)
+        for kept_file, (_, before, _) in zip(kept, changes, strict=True):
+            (begun / kept_file.kept).write_bytes(before)
         replace(backup, folder=begun).write()
         begun.rename(folder)
     except OSError as error:
@@ -289,13 +303,13 @@ def last_backup(run: Path, overlay: Path) -> Backup:
     if (begun := run / FOLDER / BEGUN).is_dir():
         shutil.rmtree(begun, ignore_errors=True)
         raise CannotRunError.of("fix_usage.nothing_changed")
-    folders = sorted(_folders(run), key=lambda one: int(one.name))
+    folders = sorted(_folders(run), key=lambda folder: int(folder.name))
     if not folders:
         raise CannotRunError.of("fix_usage.nothing_to_undo", folder=run)
     try:
         document = _FORM.require(read_json(folders[-1] / MANIFEST))
-        files = tuple(KeptFile(**one) for one in document["files"])
-        copies = tuple(CopiedUnit(**one) for one in document["copies"])
+        files = tuple(KeptFile(**entry) for entry in document["files"])
+        copies = tuple(CopiedUnit(**entry) for entry in document["copies"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CannotRunError.of("fix_usage.damaged_backup", folder=folders[-1]) from error
     return Backup(folders[-1], overlay, files, copies)
@@ -314,11 +328,15 @@ def put_back(backup: Backup) -> list[str]:
 
     Files that were edited since the fix stay as they are, and the backup with them; returns their paths.
     """
-    edited = [one.path for one in backup.files if _hash_at(one.path) not in (one.before, one.after)]
-    for one in backup.files:
-        _part_of(Path(one.path)).unlink(missing_ok=True)
-        if one.path not in edited and _hash_at(one.path) != one.before:
-            replace_file(Path(one.path), (backup.folder / one.kept).read_bytes())
+    edited = [
+        kept_file.path
+        for kept_file in backup.files
+        if _hash_at(kept_file.path) not in (kept_file.before, kept_file.after)
+    ]
+    for kept_file in backup.files:
+        _part_of(Path(kept_file.path)).unlink(missing_ok=True)
+        if kept_file.path not in edited and _hash_at(kept_file.path) != kept_file.before:
+            replace_file(Path(kept_file.path), (backup.folder / kept_file.kept).read_bytes())
     for copy in backup.copies:
         remove_unit(Path(copy.path), backup.overlay)
     if edited:
@@ -378,7 +396,6 @@ def _digest_at(path: str) -> str:
 
 # Where a file of a port may be changed: in the project, or in a copy of the installed package that it belongs to.
 
-INSTALLED = {"site-packages", "dist-packages"}
 ENVIRONMENT = "pyvenv.cfg"  # stands at the top of a virtual environment
 
 

@@ -18,6 +18,7 @@ from itertools import groupby, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from align.core.align_sequences import grouped
 from align.fixes.follow_argument import CallsOfLayers, Site, arguments_of, is_open
 from align.models.function_source import (
     CONSTRUCTOR,
@@ -72,21 +73,20 @@ def plan_edits(culprits: Sequence[Culprit], model: Any, checkpoint: str = "") ->
     No names of parameters are moved where a `checkpoint` fills the model.
     """
     plan = _Plan(dict(_layers(model)) if culprits else {}, culprits, checkpoint)
-    refused = [one for one in map(plan.tried, culprits) if one is not None]
+    refused = [refusal for refusal in map(plan.tried, culprits) if refusal is not None]
     edits: list[SourceEdit] = []
     texts: dict[Path, str] = {}
     for file, places in plan.by_file().items():
-        own = _written(file, places)
-        if isinstance(own, _RefusedError):
-            refused += [RefusedFix(one.layers, one.cause, own.key, own.facts) for one in places]
+        result = _written(file, places)
+        if isinstance(result, _RefusedError):
+            refused += [RefusedFix(place.layers, place.cause, result.key, result.facts) for place in places]
         else:
-            edits += own[0]
-            texts[Path(file)] = own[1]
+            edits += result[0]
+            texts[Path(file)] = result[1]
     return PlannedEdits(tuple(edits), tuple(_joined(refused)), texts)
 
 
 def _layers(model: Any) -> Iterator[tuple[str, Any]]:
-    """All layers of a port by their paths, the model itself as ""."""
     for walk in ("cells_and_names", "named_modules"):
         if hasattr(model, walk):
             yield from getattr(model, walk)()
@@ -95,10 +95,7 @@ def _layers(model: Any) -> Iterator[tuple[str, Any]]:
 
 def _joined(refused: Sequence[RefusedFix]) -> Iterator[RefusedFix]:
     """One refusal for layers that have one reason."""
-    groups: dict[tuple[str, str, str], list[RefusedFix]] = {}
-    for one in refused:
-        groups.setdefault((one.cause, one.reason, str(one.facts)), []).append(one)
-    for own in groups.values():
+    for own in grouped(((one.cause, one.reason, str(one.facts)), one) for one in refused).values():
         layers = dict.fromkeys(path for one in own for path in one.layers)
         yield RefusedFix(tuple(layers), own[0].cause, own[0].reason, own[0].facts)
 
@@ -116,11 +113,7 @@ class _Plan:
                 self.wanted.setdefault(path, {}).update({KIND: one.layer} if one.layer else one.arguments)
 
     def by_file(self) -> dict[str, list[_Place]]:
-        """The places in the order of their files."""
-        found: dict[str, list[_Place]] = {}
-        for place in self.places.values():
-            found.setdefault(place.site.file, []).append(place)
-        return found
+        return grouped((place.site.file, place) for place in self.places.values())
 
     def tried(self, culprit: Culprit) -> RefusedFix | None:
         """Plan the change of one culprit; its refusal where that is not sure."""
@@ -148,41 +141,41 @@ class _Plan:
             return
         if not (culprit.arguments or culprit.layer) or culprit.part != "layer":
             raise _RefusedError("no_setting", change=culprit.change)
-        made = self.calls.construction(culprit.candidate)
-        if made is None or not agrees_with(made.node, self.layers[culprit.candidate]):
+        layer_call = self.calls.construction(culprit.candidate)
+        if layer_call is None or not agrees_with(layer_call.node, self.layers[culprit.candidate]):
             raise _RefusedError("no_line", line=culprit.line)
         if culprit.layer:
-            yield self._of_other_class(culprit, made)
+            yield self._of_other_class(culprit, layer_call)
             return
-        if not self.calls.is_of_class(culprit.candidate, made):
-            raise _no_call(made, self.layers[culprit.candidate])
+        if not self.calls.is_of_class(culprit.candidate, layer_call):
+            raise _no_call(layer_call, self.layers[culprit.candidate])
         missing = {}
-        culprit = self._without_padding(culprit, self._given(culprit.candidate, made))
+        culprit = self._without_padding(culprit, self._given(culprit.candidate, layer_call))
         for name, value in culprit.arguments.items():
-            made = self._call_that_takes(culprit.candidate, name, made)
-            _require_own(made.source.file)
-            given = self._given(culprit.candidate, made).get(name)
+            layer_call = self._call_that_takes(culprit.candidate, name, layer_call)
+            _require_own(layer_call.source.file)
+            given = self._given(culprit.candidate, layer_call).get(name)
             if given is None:
                 missing[name] = value
             else:
-                yield from self._changed(culprit, name, self.calls.places(made, given))
+                yield from self._changed(culprit, name, self.calls.places(layer_call, given))
         if missing:
-            yield self._added(culprit, missing, made)
+            yield self._added(culprit, missing, layer_call)
 
     def _in_code(self, culprit: Culprit, change: CodeChange) -> _Place:
         """The expression that was tried in the live code, and all layers that run it."""
         _require_own(change.file)
         text = decoded(Path(change.file).read_bytes())
-        nodes = (one for one in ast.walk(ast.parse(text)) if isinstance(one, ast.expr))
-        begun = [one for one in nodes if (one.lineno, one.col_offset) == (change.line, change.column)]
-        meant = [one for one in begun if text[slice(*ends(text, one))] == change.before]
+        nodes = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.expr))
+        begun = [node for node in nodes if (node.lineno, node.col_offset) == (change.line, change.column)]
+        meant = [node for node in begun if text[slice(*ends(text, node))] == change.before]
         line = f"{Path(change.file).name}:{change.line}"
         if not meant:
             raise _RefusedError("no_expression", line=line, before=change.before)
         if change.moves and self.checkpoint:
             raise _RefusedError("moves_names", line=line, count=change.moves, checkpoint=self.checkpoint)
         layers = {path for path, layer in self.layers.items() if _runs(layer, change)}
-        layers |= {one.candidate for one in self.culprits if one.code == change}
+        layers |= {culprit.candidate for culprit in self.culprits if culprit.code == change}
         return _Place(Site(change.file, meant[0]), change.after, self._in_order(layers), {}, culprit.cause)
 
     def _without_padding(self, culprit: Culprit, given: Mapping[str, ast.expr]) -> Culprit:
@@ -195,22 +188,22 @@ class _Plan:
             self.wanted[path].update(whole)
         return replace(culprit, arguments=whole)
 
-    def _call_that_takes(self, path: str, name: str, made: LayerCall) -> LayerCall:
+    def _call_that_takes(self, path: str, name: str, layer_call: LayerCall) -> LayerCall:
         """The call of the layer's class, or that of its base in a class of the user's own that hides the argument."""
-        if is_open(made.node):
-            raise _no_call(made, self.layers[path])
+        if is_open(layer_call.node):
+            raise _no_call(layer_call, self.layers[path])
         if _takes(type(self.layers[path]), name):
-            return made
+            return layer_call
         base = self.calls.super_call(path)
         if base is None or is_open(base.node):
             raise _RefusedError("not_taken", name=name, kind=_class(self.layers[path]))
         return base
 
-    def _given(self, path: str, made: LayerCall) -> dict[str, ast.expr]:
+    def _given(self, path: str, layer_call: LayerCall) -> dict[str, ast.expr]:
         kind = type(self.layers[path])
-        if made.owner == path:  # in its own constructor
+        if layer_call.owner == path:  # in its own constructor
             kind = next(one for one in kind.__mro__ if one.__module__.partition(".")[0] in FRAMEWORKS)
-        return arguments_of(made.node, [*_parameters(kind)])
+        return arguments_of(layer_call.node, [*_parameters(kind)])
 
     def _changed(self, culprit: Culprit, name: str, sites: Sequence[Site]) -> Iterator[_Place]:
         """The value where it is made, else on its way, so that only layers change that are to."""
@@ -229,38 +222,38 @@ class _Plan:
                 return
         self._refuse_shared(sites[0], {name: value})
 
-    def _added(self, culprit: Culprit, missing: dict[str, Setting], made: LayerCall) -> _Place:
+    def _added(self, culprit: Culprit, missing: dict[str, Setting], layer_call: LayerCall) -> _Place:
         """The keywords that a call lacks; where a class that is handed down is named, if the call gives none."""
         text = keywords(missing)
-        if kind := self._handed_class(culprit, made, missing):
+        if kind := self._handed_class(culprit, layer_call, missing):
             handed = f"{PARTIAL}({ast.unparse(kind.node)}, {text})"
             return _Place(kind, handed, self._in_order(self.calls.made_at(kind.key)), missing, culprit.cause)
-        site = Site(made.source.file, made.node)
+        site = Site(layer_call.source.file, layer_call.node)
         layers = self.calls.made_at(site.key)
         if self._right(layers, missing):
             self._refuse_shared(site, missing)
         return _Place(site, text, self._in_order(layers), missing, culprit.cause, adds=True)
 
-    def _handed_class(self, culprit: Culprit, made: LayerCall, wanted: Mapping[str, Setting]) -> Site | None:
+    def _handed_class(self, culprit: Culprit, layer_call: LayerCall, wanted: Mapping[str, Setting]) -> Site | None:
         """Where the class is named that a call without arguments is handed, if no layer changes that is right."""
-        call = made.node
+        call = layer_call.node
         bare = not call.args and not call.keywords and isinstance(call.func, ast.Name)
-        for kind in reversed(self.calls.places(made, call.func)[1:] if bare else []):
+        for kind in reversed(self.calls.places(layer_call, call.func)[1:] if bare else []):
             named = ast.unparse(kind.node).rpartition(".")[2] == _class(self.layers[culprit.candidate])
             if named and not self._right(self.calls.made_at(kind.key), wanted) and not isinstance(kind.node, ast.Call):
                 _require_own(kind.file)
                 return kind
         return None
 
-    def _of_other_class(self, culprit: Culprit, made: LayerCall) -> _Place:
+    def _of_other_class(self, culprit: Culprit, layer_call: LayerCall) -> _Place:
         """The call of another class, or the class that is handed down."""
-        _require_own(made.source.file)
+        _require_own(layer_call.source.file)
         wanted: dict[str, Setting] = {KIND: culprit.layer}
         order = [*_parameters(class_of(culprit.layer))]
         text = keywords(dict(sorted(culprit.arguments.items(), key=lambda one: order.index(one[0]))))
-        kind = self._handed_class(culprit, made, wanted)
-        site = kind or Site(made.source.file, made.node)
-        if kind is None and called_name(made.node) != _class(self.layers[culprit.candidate]):
+        kind = self._handed_class(culprit, layer_call, wanted)
+        site = kind or Site(layer_call.source.file, layer_call.node)
+        if kind is None and called_name(layer_call.node) != _class(self.layers[culprit.candidate]):
             raise _RefusedError("no_call", line=_line(site), name=_class(self.layers[culprit.candidate]))
         name = name_in(site.file, culprit.layer)
         if not name:
@@ -309,7 +302,6 @@ def _class(layer: object) -> str:
 
 
 def _overlap(one: _Place, other: _Place) -> bool:
-    """Tell whether both write the same part of a file anew; arguments are added behind all others."""
     if one.site.file != other.site.file or (one.adds and other.adds):
         return False
     (start, stop), (other_start, other_stop) = _extent(one), _extent(other)
@@ -343,13 +335,13 @@ def _require_own(file: str) -> None:
 def _written(file: str, places: Sequence[_Place]) -> tuple[list[SourceEdit], str] | _RefusedError:
     """The edits of a file, and its new text; the refusal of all where that says another thing than was meant."""
     text = decoded(Path(file).read_bytes())
-    spans = [_span(text, one) for one in places]
-    uses_partial = any(f"{PARTIAL}(" in one.text for one in spans)
+    spans = [_span(text, place) for place in places]
+    uses_partial = any(f"{PARTIAL}(" in span.text for span in spans)
     more = import_of(text, "functools", PARTIAL) if uses_partial else []
     new = replaced(text, [*spans, *more])
     if not alike_but_for(text, new, len(more)):
         return _RefusedError("no_call", line=_line(places[0].site), name=places[0].cause)
-    return _edits(text, sorted(zip(spans, places, strict=True), key=lambda one: one[0])), new
+    return _edits(text, sorted(zip(spans, places, strict=True), key=lambda pair: pair[0])), new
 
 
 def _span(text: str, place: _Place) -> Span:
@@ -359,18 +351,17 @@ def _span(text: str, place: _Place) -> Span:
 
 
 def _edits(text: str, changes: Sequence[tuple[Span, _Place]]) -> list[SourceEdit]:
-    """The edits as the lines of source that they change, one for changes of the same lines."""
-    found: list[SourceEdit] = []
+    edits: list[SourceEdit] = []
     for (start, stop), group in groupby(changes, key=lambda one: _lines_of(text, one[0])):
-        own = list(group)
+        pairs = list(group)
         before = text[start:stop]
-        after = replaced(before, [Span(one.start - start, one.stop - start, one.text) for one, _ in own])
-        layers = tuple(dict.fromkeys(path for _, place in own for path in place.layers))
-        cause = " + ".join(dict.fromkeys(place.cause for _, place in own))
-        arguments = {name: value for _, place in own for name, value in place.arguments.items()}
+        after = replaced(before, [Span(one.start - start, one.stop - start, one.text) for one, _ in pairs])
+        layers = tuple(dict.fromkeys(path for _, place in pairs for path in place.layers))
+        cause = " + ".join(dict.fromkeys(place.cause for _, place in pairs))
+        arguments = {name: value for _, place in pairs for name, value in place.arguments.items()}
         line = text.count("\n", 0, start) + 1
-        found.append(SourceEdit(own[0][1].site.file, line, before.strip(), after.strip(), layers, cause, arguments))
-    return found
+        edits.append(SourceEdit(pairs[0][1].site.file, line, before.strip(), after.strip(), layers, cause, arguments))
+    return edits
 
 
 def _lines_of(text: str, span: Span) -> tuple[int, int]:
@@ -452,11 +443,11 @@ def split_lines(text: str) -> list[str]:
 
 def added_argument(text: str, call: ast.Call, argument: str) -> Span:
     """New keywords of a call, right behind its last argument, or between its empty parentheses."""
-    present = [*call.args, *(one.value for one in call.keywords)]
+    present = [*call.args, *(keyword.value for keyword in call.keywords)]
     stop = ends(text, call)[1] - 1
     if not present:
         return Span(stop, stop, argument)
-    end = max(ends(text, one)[1] for one in present)
+    end = max(ends(text, node)[1] for node in present)
     while text[end:stop].lstrip().startswith(")"):  # parentheses around the last argument
         end = text.index(")", end) + 1
     return Span(end, end, f", {argument}")
@@ -465,12 +456,17 @@ def added_argument(text: str, call: ast.Call, argument: str) -> Span:
 def import_of(text: str, module: str, name: str) -> list[Span]:
     """The line that imports a name, below the other imports of a module; none where it is there."""
     tree = ast.parse(text)
-    imports = [one for one in tree.body if isinstance(one, (ast.Import, ast.ImportFrom))]
-    if any(isinstance(one, ast.ImportFrom) and one.module == module and _imports(one, name) for one in imports):
+    imports = [statement for statement in tree.body if isinstance(statement, (ast.Import, ast.ImportFrom))]
+    if any(
+        isinstance(statement, ast.ImportFrom) and statement.module == module and _imports(statement, name)
+        for statement in imports
+    ):
         return []
-    future = [one for one in imports if isinstance(one, ast.ImportFrom) and one.module == "__future__"]
+    future = [
+        statement for statement in imports if isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+    ]
     lines = split_lines(text)
-    behind = next((one for one in imports if one not in future), None)
+    behind = next((statement for statement in imports if statement not in future), None)
     row = behind.lineno - 1 if behind else (future[-1].end_lineno or 0) if future else 0
     start = sum(map(len, lines[:row]))
     end = "\r\n" if "\r\n" in text else "\n"

@@ -20,7 +20,7 @@ from align.core.align_sequences import align_sequences
 from align.core.atomic_files import existing_file
 from align.core.documents import DocumentFault, read_toml
 from align.core.name_map import SIDES, NameMap
-from align.core.progress import silent
+from align.core.protocols import silent
 from align.core.traces import smallest_factor
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.errors import CannotRunError, InputsError, ModelFailedError, NothingInCommonError
@@ -36,16 +36,13 @@ from align.models.inputs import describe_inputs, read_inputs, run_fitted
 from align.models.open_side import Side, open_sides
 from align.traces.pair_traces import choose_map, map_in_order, pair_traces
 from align.traces.trace_folder import TraceFolder, TraceWriter
-from align.words.catalogue import say, sentence, texts
-from align.words.message_words import close_names, first_few
+from align.words.catalogue import close_names, say, sentence, texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
-    from align.core.dtypes import Array
-    from align.core.parameters import ParameterSet
-    from align.core.progress import Progress
-    from align.core.protocols import Inputs, Model
+    from align.core.parameters import Array, ParameterSet
+    from align.core.protocols import Inputs, Model, Progress
     from align.core.traces import Capture, Measurement, Trace
     from align.forward.bisect_precision import PointOrigin, PointState
     from align.forward.run_both_models import Noise
@@ -85,28 +82,28 @@ def bisect_port(
         traces, taken = _run_both(sides, arrays, Path(folder))
         pairs = _pairs(traces, (mine, theirs), name_map)
         given = read_points(Path(points)) if isinstance(points, (str, Path)) else points
-        found = points_of_runs(*traces, pairs) if given is None else points_as_given(*traces, given)
+        corresponding = points_of_runs(*traces, pairs) if given is None else points_as_given(*traces, given)
         noise = measure_noise(sides[0], taken[0], traces[0])
-        bench = _Bench(sides[1], taken[1], traces[0], noise, found.points, _outputs(pairs), progress)
-        factor = bench.judge((), len(found.points))
-        constant = _constant_points(sides[0], arrays, traces[0], found.points, Path(folder))
-        sure = {number for number, origin in enumerate(found.origins) if origin != "shape"}
-        search = find_wrong_stretches(len(found.points), bench.judge, constant, sure)
+        bench = _Bench(sides[1], taken[1], traces[0], noise, corresponding.points, _outputs(pairs), progress)
+        factor = bench.judge((), len(corresponding.points))
+        constant = _constant_points(sides[0], arrays, traces[0], corresponding.points, Path(folder))
+        sure = {number for number, origin in enumerate(corresponding.origins) if origin != "shape"}
+        search = find_wrong_stretches(len(corresponding.points), bench.judge, constant, sure)
         progress("bisect", len(bench.runs), len(bench.runs))
         stretches = tuple(
-            _stretch(one, found.points, traces[1]) for one in sorted(search.stretches, key=attrgetter("end"))
+            _stretch(one, corresponding.points, traces[1]) for one in sorted(search.stretches, key=attrgetter("end"))
         )
     return Bisection(
         reference=sides[0].label,
         candidate=sides[1].label,
-        points=_spliced_points(found, search),
+        points=_spliced_points(corresponding, search),
         stretches=stretches,
         factor=factor,
         runs=len(bench.runs),
         findings=(
             *noise.findings,
             *copied_sides(*sides),
-            *(Finding("point-unusable", "warning", sides[1].label, reason) for reason in found.unusable),
+            *(Finding("point-unusable", "warning", sides[1].label, reason) for reason in corresponding.unusable),
         ),
         inputs=describe_inputs(arrays),
         environment={side.reader.name: side.reader.environment() for side in sides},
@@ -128,7 +125,6 @@ class _Bench:
     runs: dict[tuple[int, ...], dict[str, float]] = field(default_factory=dict)
 
     def judge(self, spliced: tuple[int, ...], target: int) -> float:
-        """See find_wrong_stretches."""
         if spliced not in self.runs:
             self.runs[spliced] = self._run({self.points[number].candidate.key for number in spliced})
             self.progress("bisect", len(self.runs), max(len(self.points).bit_length() + 2, len(self.runs) + 1))
@@ -172,11 +168,12 @@ def _constant_points(
     except ModelFailedError:
         return set()
     rolled = TraceFolder(folder / "rolled")
-    again = {one.key: one for one in rolled.captures}
+    again = {capture.key: capture for capture in rolled.captures}
     return {
         number
         for number, point in enumerate(points)
-        if (one := again.get(point.reference.key)) and np.array_equal(seen.value(point.reference), rolled.value(one))
+        if (capture := again.get(point.reference.key))
+        and np.array_equal(seen.value(point.reference), rolled.value(capture))
     }
 
 
@@ -198,20 +195,20 @@ def _pairs(
 def _outputs(pairs: Sequence[CallPair]) -> list[Point]:
     """The outputs of the models; raises CannotRunError where one cannot be compared."""
     whole = [pair for pair in pairs if not pair.reference.module]
-    found = [(Point(a, b), off) for pair in whole for a, b, off in paired_outputs(pair.reference, pair.candidate)]
-    unlike = [obstacle for _, obstacle in found if obstacle]
-    if unlike or not found:
+    outputs = [(Point(a, b), off) for pair in whole for a, b, off in paired_outputs(pair.reference, pair.candidate)]
+    unlike = [obstacle for _, obstacle in outputs if obstacle]
+    if unlike or not outputs:
         raise CannotRunError.of("forward_error.unlike_outputs", obstacle=unlike[0] if unlike else "there are none")
-    return [point for point, _ in found]
+    return [point for point, _ in outputs]
 
 
-def _stretch(found: FoundStretch, points: Sequence[Point], candidate: TraceFolder) -> WrongStretch:
-    start, end = found.start, found.end
+def _stretch(stretch: FoundStretch, points: Sequence[Point], candidate: TraceFolder) -> WrongStretch:
+    start, end = stretch.start, stretch.end
     begins = points[start].candidate.order if start > INPUTS else INPUTS
     ends = points[end].candidate.order if end < len(points) else len(candidate.captures)
-    between = [one.module for one in candidate.captures if begins < one.order <= ends and one.module]
+    between = [capture.module for capture in candidate.captures if begins < capture.order <= ends and capture.module]
     after, before = start if start > INPUTS else None, end if end < len(points) else None
-    return WrongStretch(after, before, found.factor, tuple(dict.fromkeys(between)))
+    return WrongStretch(after, before, stretch.factor, tuple(dict.fromkeys(between)))
 
 
 def _spliced_points(found: CorrespondingPoints, search: StretchSearch) -> tuple[SplicePoint, ...]:
@@ -378,7 +375,7 @@ class CorrespondingPoints:
 
 def points_of_runs(reference: Trace, candidate: Trace, pairs: Iterable[CallPair]) -> CorrespondingPoints:
     """Points of certain pairs, and of tensors of one shape in between, in an order that both runs have."""
-    left, right = ([one for one in trace.captures if one.module] for trace in (reference, candidate))
+    left, right = ([capture for capture in trace.captures if capture.module] for trace in (reference, candidate))
     anchors = {
         (a.key, b.key)
         for pair in pairs
@@ -388,10 +385,10 @@ def points_of_runs(reference: Trace, candidate: Trace, pairs: Iterable[CallPair]
     }
     if len(left) * len(right) > MOST_ALIGNED_CELLS:
         mine, theirs = {a for a, _ in anchors}, {b for _, b in anchors}
-        left = [one for one in left if one.key in mine]
-        right = [one for one in right if one.key in theirs]
+        left = [capture for capture in left if capture.key in mine]
+        right = [capture for capture in right if capture.key in theirs]
     scores = _likeness(reference, left, candidate, right)
-    rows, columns = ({one.key: n for n, one in enumerate(side)} for side in (left, right))
+    rows, columns = ({capture.key: n for n, capture in enumerate(side)} for side in (left, right))
     for a, b in anchors:
         if a in rows and b in columns:
             scores[rows[a], columns[b]] = PAIRED_POINT_SCORE
@@ -407,18 +404,18 @@ def points_as_given(reference: Trace, candidate: Trace, given: Mapping[str, str]
     Those of unequal shapes, and those that run in another order than the ones before them, are unusable.
     """
     faults: list[str] = []
-    found = [
+    points = [
         Point(a, b)
-        for one, other in given.items()
-        if (a := _found(reference, one, faults)) and (b := _found(candidate, other, faults))
+        for reference_name, candidate_name in given.items()
+        if (a := _found(reference, reference_name, faults)) and (b := _found(candidate, candidate_name, faults))
     ]
     if faults:
         message, hint = texts("forward_error.points_not_in_runs")
         raise InputsError(message, hint, faults)
-    found.sort(key=lambda point: point.reference.order)
+    points.sort(key=lambda point: point.reference.order)
     usable: list[Point] = []
     unusable = []
-    for point in found:
+    for point in points:
         if obstacle := _obstacle(point, usable):
             mine, theirs = point.reference.key, point.candidate.key
             why = sentence("bisect_finding.point_unusable", reference=mine, candidate=theirs, obstacle=obstacle)
@@ -440,13 +437,13 @@ def _obstacle(point: Point, before: Sequence[Point]) -> str:
 def _found(trace: Trace, named: str, faults: list[str]) -> Capture | None:
     path, _, rest = named.partition("#")
     call, _, output = rest.partition(":")
-    own = [one for one in trace.captures if one.module == path and str(one.call) == (call or "0")]
-    chosen = [one for one in own if one.output == output] if output or len(own) > 1 else own
+    outputs = [capture for capture in trace.captures if capture.module == path and str(capture.call) == (call or "0")]
+    chosen = [capture for capture in outputs if capture.output == output] if output or len(outputs) > 1 else outputs
     if not chosen:
-        outputs = f"; its outputs: {', '.join(one.key for one in own)}" if own else ""
-        close = close_names([path], {one.module for one in trace.captures})[path]
-        hint = f"; close to it: {first_few(close)}" if close and not own else ""
-        faults.append(f"{named}{outputs}{hint}")
+        close = [] if outputs else close_names([path], {capture.module for capture in trace.captures})[path]
+        faults.append(
+            say("bisect_fault.no_point", name=named, outputs=[capture.key for capture in outputs], close=[*close])
+        )
         return None
     return chosen[0]
 
@@ -489,11 +486,7 @@ class Splice:
     """
 
     def __init__(
-        self,
-        reference: Trace,
-        noise: Mapping[str, Measurement] | None,
-        points: Iterable[Point],
-        spliced: Set[str],
+        self, reference: Trace, noise: Mapping[str, Measurement] | None, points: Iterable[Point], spliced: Set[str]
     ) -> None:
         self._trace, self._noise, self._spliced = reference, noise, spliced
         self._points = {point.candidate.key: point.reference for point in points}

@@ -13,8 +13,7 @@ from math import ceil, inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from align.core.progress import silent
-from align.core.protocols import ChipEmulator, ModelPlacer
+from align.core.protocols import ChipEmulator, ModelPlacer, silent
 from align.core.traces import smallest_factor
 from align.core.verdicts import Coverage, Outcome, ShownResult, Verdict
 from align.errors import CannotRunError, ModelFailedError, UsageError, UserCodeError
@@ -32,9 +31,8 @@ from align.words.catalogue import say, sentence
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from align.core.dtypes import Array, EmulatedCalls
-    from align.core.progress import Progress
-    from align.core.protocols import Model
+    from align.core.parameters import Array, EmulatedCalls
+    from align.core.protocols import Model, Progress
     from align.core.traces import Capture, Measurement, Trace
     from align.core.verdicts import Finding
     from align.rules.ascend_rules import AscendSwitch, AscendTarget, Driver
@@ -81,7 +79,8 @@ def bisect_precision(  # noqa: PLR0913 - the options of one command
         trace = TraceFolder(Path(folder))
         noise = Noise() if precision else measure_noise(opened, arrays, trace)
         moved = judged_by(trace, (noise, precision or "", limit), loss)
-        bench = _PrecisionBench(opened, arrays, (device, precision), moved, progress, _layers(trace.captures, layers))
+        fitting = inner_layers({one.module: one.class_name for one in trace.captures if one.module}, layers)
+        bench = _PrecisionBench(opened, arrays, (device, precision), moved, progress, fitting)
         everything = bench.move_all()
         rows = sensitive_layers(bench)
         rest = bench.move(tuple(path for path in bench.layers if path not in {row.module for row in rows}))
@@ -133,7 +132,6 @@ class _PrecisionBench:
         raise CannotRunError.of("forward_error.no_layer_runs", reasons=listed)
 
     def move(self, paths: tuple[str, ...]) -> Movement:
-        """Run the model with these layers elsewhere."""
         key = frozenset(paths)
         if key not in self.runs:
             sink = KeptOutputs()
@@ -178,12 +176,8 @@ class KeptOutputs:
             self.values[capture.output] = value.copy()
 
 
-def _layers(captures: Sequence[Capture], pattern: str) -> dict[str, str]:
-    return inner_layers({one.module: one.class_name for one in captures if one.module}, pattern)
-
-
 def inner_layers(called: Mapping[str, str], pattern: str) -> dict[str, str]:
-    """Those of called modules, classes by path, that have none inside and fit; raises UsageError if there is none."""
+    """The called modules without modules inside that fit, classes by path; raises UsageError if there is none."""
     around = {path[:end] for path in called for end, letter in enumerate(path) if letter == "."}
     found = {path: name for path, name in called.items() if path not in around and fnmatchcase(path, pattern)}
     if not found:
@@ -288,12 +282,15 @@ def output_movement(
     `limit` bounds the relative error (L2); without it the limit is that of a port in this precision ("" for the same).
     """
     worst = Movement(0.0, 0.0)
-    for one in before.captures:
-        if not one.module:
-            measurement = measure(before.value(one), outputs[one.output])
+    for capture in before.captures:
+        if not capture.module:
+            measurement = measure(before.value(capture), outputs[capture.output])
             moved = _relative(measurement)
             allowed = limit_for(
-                measurement, (one.dtype, outputs[one.output].dtype.name), (noise or {}).get(one.key), precision
+                measurement,
+                (capture.dtype, outputs[capture.output].dtype.name),
+                (noise or {}).get(capture.key),
+                precision,
             )
             factor = smallest_factor(measurement, allowed) if limit is None else _ratio(moved, limit)
             worst = max(worst, Movement(moved, factor), key=lambda movement: movement.factor)
@@ -359,7 +356,9 @@ def bisect_switches(  # noqa: PLR0913 - the options of one command
         bench = _SwitchBench(opened, arrays, chip, judged_by(trace, (noise, "", limit), loss), progress)
         everything, widest = bench.move(narrow), bench.move(())
         matters = (
-            smallest_set(narrow, lambda names: bench.move(names).factor > 1.0) if _shows(everything, widest) else ()
+            smallest_set(narrow, lambda names: bench.move(names).factor > 1.0)
+            if everything.factor > 1.0 >= widest.factor
+            else ()
         )
         moved = tuple(_moved(bench, name, matters) for name in narrow)
     return SwitchBisection(
@@ -394,12 +393,8 @@ def _narrow(chip: AscendTarget, target: str) -> tuple[str, ...]:
 
 
 def _switches(chip: AscendTarget) -> tuple[AscendSwitch, ...]:
-    """Those on which something depends there."""
+    """The switches on which something depends there."""
     return tuple(switch for switch in chip.own_switches if switch.id in chip.changing())
-
-
-def _shows(everything: Movement, widest: Movement) -> bool:
-    return everything.factor > 1.0 >= widest.factor
 
 
 @dataclass
@@ -418,7 +413,6 @@ class _SwitchBench:
     calls: tuple[EmulatedCalls, ...] = ()
 
     def move(self, narrow: Sequence[str]) -> Movement:
-        """Run with these switches as they are."""
         key = frozenset(narrow)
         if key not in self.runs:
             wide = {one.id: one.values[0] for one in self.chip.own_switches if one.id not in key}

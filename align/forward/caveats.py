@@ -1,50 +1,50 @@
-"""What a verdict does not rest on, in few words: what was left out, inputs that cannot show a fault, the precision."""
+"""What a verdict does not rest on: what was left out, inputs that cannot show a fault, precision, what trains alone.
+
+Layers that drop a share of their values are compared one by one where they are surely one layer, the others by the
+shares that each side has: which of them is which is not known, and one side may drop in code.
+"""
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from functools import partial
-from math import inf, prod
+from itertools import groupby
+from math import prod
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from align.core.dtypes import is_float
-from align.core.traces import smallest_factor
+from align.core.name_map import SIDES
+from align.core.parameters import is_float
 from align.core.verdicts import Finding, Outcome
-from align.forward.compare_traces import compare_traces, paired_outputs
-from align.forward.forward_result import WitnessComparison, WitnessedLayer
-from align.forward.run_both_models import trace_run
 from align.forward.thresholds import (
     DRAWN_LENGTH,
     LARGE_LIMIT_SHARE,
     LEAST_LIMITS_MOVED,
     LEAST_OTHER_LENGTH,
     LEAST_SATURATED_ELEMENTS,
-    NEARER_THAN_WITNESS,
+    SHARE_DIGITS,
 )
+from align.lint.compare_settings import LayerPair, compare_settings, pair_layers
 from align.measure.limits import HALF, coarsest_dtype
-from align.measure.measure_arrays import measure
-from align.measure.tensor_statistics import drawn_from, find_permuted_layout, is_structure
-from align.models.inputs import batches_from_names, batches_of, run_fitted
-from align.names.map_sides import followed_side
+from align.measure.tensor_statistics import drawn_from, is_structure
+from align.models.inputs import batches_from_names, batches_of
+from align.names.user_rules import fold_alike
 from align.rules.layer_rules import role_of
-from align.traces.pair_traces import choose_map, map_in_order, pair_traces
-from align.traces.trace_folder import TraceFolder
-from align.words.catalogue import keys_of, sentence
+from align.rules.pitfalls import equal_settings, pitfalls
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
+    from typing import TypeGuard
 
-    from align.core.dtypes import Array
-    from align.core.parameters import ParameterSet
-    from align.core.protocols import Batch, Inputs
-    from align.core.traces import Capture, Limit, Trace
-    from align.forward.forward_result import Deviates, ForwardComparison, LayerComparison, Power, UnseenModule
-    from align.forward.run_both_models import BothRuns
-    from align.models.open_side import Side
+    from align.core.name_map import NameMap
+    from align.core.parameters import Array, Parameter, ParameterSet
+    from align.core.protocols import Batch, Inputs, LayerSettings, Setting
+    from align.core.traces import Trace
+    from align.forward.forward_result import ForwardComparison, LayerComparison, Power, UnseenModule
     from align.traces.module_calls import CallPairs
 
 
@@ -54,9 +54,6 @@ NOT_COMPARED = {
     "names-open": "forward_caveat.values_not_paired",
     "weights-unknown": "forward_caveat.values_not_kept",
 }
-# What the note of an output says that was not judged as a whole.
-SOME_ELEMENTS, PADDED = "forward_note.some_elements", "forward_note.padded"
-IN_PART = {SOME_ELEMENTS, PADDED, "forward_note.judged_apart", "forward_note.non_finite_left_out"}
 
 
 def with_caveats(result: ForwardComparison, inputs: Inputs | None = None) -> ForwardComparison:
@@ -65,12 +62,12 @@ def with_caveats(result: ForwardComparison, inputs: Inputs | None = None) -> For
     Of inputs that are not at hand the described shapes alone say something.
     """
     outputs = [layer for layer in result.layers if not layer.reference]
-    found = [*_not_compared(result), *_left_out(outputs)]
+    caveats = [*_not_compared(result), *_left_out(outputs)]
     if result.verdict.outcome is Outcome.ALIGNED:
         batches = batches_from_names(_hollow(result.inputs)) if inputs is None else batches_of(inputs)
-        found += [*_single(batches), *(_constant(batches) if inputs is not None else ())]
-        found += [*_precision(result.layers, outputs), *_little_power(result.power), *_hidden(result)]
-    return replace(result, verdict=replace(result.verdict, caveats=tuple(found)))
+        caveats += [*_single(batches), *(_constant(batches) if inputs is not None else ())]
+        caveats += [*_precision(result.layers, outputs), *_little_power(result.power), *_hidden(result)]
+    return replace(result, verdict=replace(result.verdict, caveats=tuple(caveats)))
 
 
 def _not_compared(result: ForwardComparison) -> Iterator[str]:
@@ -99,17 +96,18 @@ def _modules(unseen: Iterable[UnseenModule]) -> Iterator[str]:
 
 
 def _left_out(outputs: Sequence[LayerComparison]) -> Iterator[str]:
-    measured = [one.measurement for one in outputs if one.measurement]
-    alike = sum(one.nan_reference + one.inf_reference for one in measured if not one.non_finite_mismatch)
-    if alike:
-        total = sum(one.count for one in measured)
-        yield sentence("forward_caveat.non_finite_on_both_sides", count=alike, total=total)
-    cut = [one for one in outputs if one.measurement and SOME_ELEMENTS in keys_of(one.note)]
+    measured = [output.measurement for output in outputs if output.measurement]
+    same_places = [figures for figures in measured if not figures.non_finite_mismatch]
+    count = sum(figures.nan_reference + figures.inf_reference for figures in same_places)
+    if count:
+        total = sum(figures.count for figures in measured)
+        yield sentence("forward_caveat.non_finite_on_both_sides", count=count, total=total)
+    cut = [output for output in outputs if output.measurement and "elements" in output.left_out]
     if cut:
-        kept = sum(one.measurement.count for one in cut if one.measurement)
-        total = sum(prod(one.reference_shape) for one in cut)
+        kept = sum(output.measurement.count for output in cut if output.measurement)
+        total = sum(prod(output.reference_shape) for output in cut)
         yield sentence("forward_caveat.some_elements", count=kept, total=total)
-    if any(PADDED in keys_of(one.note) for one in outputs):
+    if any("padding" in output.left_out for output in outputs):
         yield sentence("forward_caveat.differs_at_padding")
 
 
@@ -131,13 +129,13 @@ def _constant(batches: Sequence[Batch]) -> Iterator[str]:
     """Inputs of one value in all batches, or in some of them, which are named."""
     for name in dict.fromkeys(name for batch in batches for name in batch):
         values = [(number, batch[name].reshape(-1)) for number, batch in enumerate(batches, 1) if name in batch]
-        if _is_one_value(np.concatenate([own for _, own in values])):
+        if _is_one_value(np.concatenate([array for _, array in values])):
             yield sentence("forward_caveat.constant", name=name, value=values[0][1][0])
             continue
         parts = [
-            sentence("forward_caveat.value_in_batch", value=own[0], batch=number)
-            for number, own in values
-            if _is_one_value(own)
+            sentence("forward_caveat.value_in_batch", value=array[0], batch=number)
+            for number, array in values
+            if _is_one_value(array)
         ]
         if parts:
             yield sentence("forward_caveat.constant_in_batches", name=name, parts=parts)
@@ -149,16 +147,16 @@ def _is_one_value(values: Array) -> bool:
 
 def _precision(layers: Sequence[LayerComparison], outputs: Sequence[LayerComparison]) -> Iterator[str]:
     """The coarsest dtype of the candidate, and from which share of an output on a difference would have shown."""
-    dtype = coarsest_dtype(*(one.candidate_dtype for one in layers))
-    own = coarsest_dtype(*(one.reference_dtype for one in layers))
+    dtype = coarsest_dtype(*(layer.candidate_dtype for layer in layers))
+    own = coarsest_dtype(*(layer.reference_dtype for layer in layers))
     coarser = sentence("forward_caveat.judged_in_coarser", dtype=dtype, reference_dtype=own)
     judged = coarser if dtype != own else sentence("forward_caveat.judged_in", dtype=dtype)
     shares = [
-        one.limit.rmse / one.measurement.reference_rms
-        for one in outputs
-        if one.limit and one.measurement and one.limit.source != "exact" and one.measurement.reference_rms
+        output.limit.rmse / output.measurement.reference_rms
+        for output in outputs
+        if output.limit and output.measurement and output.limit.source != "exact" and output.measurement.reference_rms
     ]
-    in_part = any(not IN_PART.isdisjoint(keys_of(one.note)) for one in outputs)
+    in_part = any(output.left_out for output in outputs)
     if dtype and shares:
         yield sentence("forward_caveat.would_show", judged=judged, share=max(shares), in_part=in_part)
     if shares and max(shares) > LARGE_LIMIT_SHARE and dtype not in HALF:
@@ -177,144 +175,15 @@ def _hidden(result: ForwardComparison) -> Iterator[str]:
     if power and power.neutral:
         named = [sentence("neutral_value.named", name=name, why=why) for name, why in power.neutral.items()]
         yield sentence("forward_caveat.neutral_values", count=len(named), names=named)
-    for one in result.further:
-        if one.outcome == "could not compare" and one.kind != "neutral values":
-            yield sentence("forward_caveat.blind_spots", spots=one.subjects, reason=one.reason)
+    for run in result.further:
+        if run.outcome == "could not compare" and run.kind != "neutral values":
+            yield sentence("forward_caveat.blind_spots", spots=run.subjects, reason=run.reason)
     frameworks = result.environment.keys() - {"host"}
     if power and len(frameworks) == 1:
         yield sentence("forward_caveat.one_framework", framework=min(frameworks))
-    states = [one.state for one in power.outputs if not one.module] if power else []
-    if states and all(one == "whole" for one in states):
+    states = [output.state for output in power.outputs if not output.module] if power else []
+    if states and all(state == "whole" for state in states):
         yield sentence("forward_caveat.whole_outputs")
-
-
-# A third side beside reference and candidate: at each layer, which of the three deviates from the other two.
-#
-# All three differences of a layer are held against one limit, that of the layer between reference and candidate,
-# which comes from the reference's noise. Two sides that agree are right by majority. Where no two do, the third
-# deviates if two are far nearer to each other than either is to it.
-
-_NOBODY = ("none", "unclear")
-
-
-def compare_witness(
-    sides: tuple[Side, Side], witness: Side, run: BothRuns, calls: CallPairs, layers: Sequence[LayerComparison]
-) -> WitnessComparison:
-    """Run the witness on the reference's inputs and hold its layers against those of both sides.
-
-    `calls` pair reference and candidate, `layers` are their rows. The trace of the witness is kept beside theirs.
-    Raises ModelFailedError if the witness fails, and NothingInCommonError if no layer of it pairs with the reference's.
-    """
-    seen = _Three(run, _run_witness(sides[0], witness, run), calls)
-    rows = [found for row in layers if (found := seen.row(row)) is not None]
-    judged = sum(row.limit is not None for row in layers)
-    first = next((place for place, one in enumerate(rows) if one.deviates not in _NOBODY), None)
-    return WitnessComparison(witness.label, tuple(rows), first, judged - len(rows), _conclusion(rows, first))
-
-
-def without_witness(result: ForwardComparison) -> ForwardComparison:
-    """The result of a candidate that failed, which says that the witness was not run."""
-    note = Finding("witness-not-run", "note", result.candidate, sentence("witness.not_run"))
-    return replace(result, findings=(*result.findings, note))
-
-
-@dataclass(frozen=True, slots=True)
-class _Witnessed:
-    """The trace of the witness, its rows against the reference, and its captures by the reference's keys."""
-
-    trace: Trace
-    rows: Mapping[str, LayerComparison]
-    captures: Mapping[str, Capture]
-
-
-def _run_witness(reference: Side, witness: Side, run: BothRuns) -> _Witnessed:
-    witness = followed_side(witness, reference)
-    folder: Path = run.reference.folder.with_name("witness")
-    run_fitted(witness, run.inputs[0], partial(trace_run, witness, folder))
-    traces = run.reference, TraceFolder(folder)
-    both = (
-        reference.reader.read_parameters(reference.model, reference.label),
-        witness.reader.read_parameters(witness.model, witness.label),
-    )
-    name_map = choose_map(None, both)
-    if not name_map.complete:
-        name_map = map_in_order(traces, both, name_map)
-    pairs = pair_traces(traces, both, name_map)
-    rows = compare_traces(*traces, pairs.pairs, run.noise.accumulated, padding=run.padding)
-    return _Witnessed(traces[1], {row.key: row for row in rows}, _captures(pairs))
-
-
-def _captures(pairs: CallPairs) -> dict[str, Capture]:
-    """What stands for each tensor of the reference, by its key."""
-    both = (found for pair in pairs.pairs for found in paired_outputs(pair.reference, pair.candidate))
-    return {mine.key: theirs for mine, theirs, unlike in both if not unlike or mine.module}
-
-
-class _Three:
-    """The three traces, and a row for each layer that all of them have."""
-
-    def __init__(self, run: BothRuns, witness: _Witnessed, calls: CallPairs) -> None:
-        self._run, self._witness = run, witness
-        self._candidates = _captures(calls)
-        self._references = {one.key: one for one in run.reference.captures}
-
-    def row(self, row: LayerComparison) -> WitnessedLayer | None:
-        """Who deviates at one layer; None where it was not judged, or the witness has none such."""
-        other = self._witness.rows.get(row.key)
-        if row.limit is None or row.factor is None or other is None or other.limit is None or other.factor is None:
-            return None
-        between = self._between(row.key, row.limit)
-        if between is None:
-            return None
-        factors = row.factor, other.factor, between
-        return WitnessedLayer(
-            row.reference, row.candidate, other.candidate, row.call, row.output, who_deviates(*factors), *factors
-        )
-
-    def _between(self, key: str, limit: Limit) -> float | None:
-        """By how much candidate and witness differ, as a multiple of the limit."""
-        mine, one, other = (group.get(key) for group in (self._references, self._candidates, self._witness.captures))
-        if mine is None or one is None or other is None:
-            return None
-        value = self._run.reference.value(mine)
-        left = _laid_out(value, self._run.candidate.value(one))
-        right = _laid_out(value, self._witness.trace.value(other))
-        return None if left is None or right is None else smallest_factor(measure(left, right), limit)
-
-
-def _laid_out(reference: Array, value: Array) -> Array | None:
-    view = find_permuted_layout(reference, value)
-    return None if view is None else view.to_reference(value)
-
-
-def who_deviates(candidate: float, witness: float, between: float) -> Deviates:
-    """Which side deviates, by the factors of reference and candidate, reference and witness, candidate and witness.
-
-    >>> who_deviates(0.3, 40.0, 41.0), who_deviates(40.0, 0.3, 41.0), who_deviates(40.0, 41.0, 0.3)
-    ('witness', 'candidate', 'reference')
-    """
-    factors: dict[Deviates, float] = {"witness": candidate, "candidate": witness, "reference": between}
-    agree = [third for third, factor in factors.items() if factor <= 1.0]
-    if len(agree) == len(factors):
-        return "none"
-    if len(agree) > 1:
-        return "unclear"
-    third = agree[0] if agree else min(factors, key=lambda one: factors[one])
-    others = min(factor for one, factor in factors.items() if one != third)
-    nearer = factors[third] < inf and factors[third] * NEARER_THAN_WITNESS <= others
-    return third if agree or nearer else "all"
-
-
-def _conclusion(rows: Sequence[WitnessedLayer], first: int | None) -> str:
-    if not rows:
-        return sentence("witness.nothing")
-    counts = Counter(row.deviates for row in rows)
-    if first is None:
-        key = "witness.unclear" if counts["unclear"] else "witness.none"
-        return sentence(key, count=len(rows), unclear=counts["unclear"])
-    who = rows[first].deviates
-    layer = rows[first].reference or sentence("model_part.model_itself")
-    return sentence(f"witness.{who}", layer=layer, count=counts[who], total=len(rows))
 
 
 # Inputs that cannot tell some faults: what they have all alike, and others that would tell, drawn from them.
@@ -348,17 +217,17 @@ def telling_inputs(batches: Sequence[Batch], one_signed: Sequence[str] = ()) -> 
     `one_signed` says which layers return values of one sign, as `one_signed_layers` does.
     """
     names = dict.fromkeys(name for batch in batches for name in batch)
-    alike = {name: spots for name in names if (spots := _blind_spots(name, batches))}
+    spots_by_name = {name: spots for name in names if (spots := _blind_spots(name, batches))}
     turned = [sentence("blind_spot.turned", name=name) for name in names if _stays_turned(name, batches)]
     if turned:  # as the edges of a graph, which have no direction
         yield OtherInputs(tuple(turned), ())
-    if alike:
+    if spots_by_name:
         generator = np.random.default_rng(_SEED)
         drawn = [
-            {name: _other_values(value, generator) if name in alike else value for name, value in batch.items()}
+            {name: _other_values(value, generator) if name in spots_by_name else value for name, value in batch.items()}
             for batch in batches
         ]
-        yield OtherInputs(tuple(spot for spots in alike.values() for spot in spots), tuple(drawn))
+        yield OtherInputs(tuple(spot for spots in spots_by_name.values() for spot in spots), tuple(drawn))
     if (signs := _of_other_signs(batches, names, one_signed)) is not None:
         yield signs
     if (length := _only_length(batches)) is not None:
@@ -419,20 +288,19 @@ def _turned(value: Array, generator: np.random.Generator, *, half: bool) -> Arra
 def _blind_spots(name: str, batches: Sequence[Batch]) -> list[str]:
     """What an input has alike in all batches; a constant one, an order and a mask are such by their nature."""
     values = [batch[name] for batch in batches if name in batch]
-    if any(_is_constant(one) or _is_mask_or_order(one) for one in values):
+    if any(_is_constant(value) or _is_mask_or_order(value) for value in values):
         return []
-    found: list[str] = []
-    if all(one.ndim and one.shape[0] > 1 and _is_constant_along(one, 0) for one in values):
-        found.append(sentence("blind_spot.samples", name=name))
-    least = min(one.ndim for one in values)
-    axes = [axis for axis in range(1, least) if all(one.shape[axis] > 1 for one in values)]
-    same = [axis for axis in axes if all(_is_constant_along(one, axis) for one in values)]
-    found += [sentence("blind_spot.along_axis", name=name, axis=axis) for axis in same]
-    flipped = [
-        axis for axis in axes if axis not in same and all(np.array_equal(one, np.flip(one, axis)) for one in values)
-    ]
-    found += [sentence("blind_spot.symmetric", name=name, axis=axis) for axis in flipped]
-    return found
+    spots: list[str] = []
+    if all(value.ndim and value.shape[0] > 1 and _is_constant_along(value, 0) for value in values):
+        spots.append(sentence("blind_spot.samples", name=name))
+    least = min(value.ndim for value in values)
+    axes = [axis for axis in range(1, least) if all(value.shape[axis] > 1 for value in values)]
+    same = [axis for axis in axes if all(_is_constant_along(value, axis) for value in values)]
+    spots += [sentence("blind_spot.along_axis", name=name, axis=axis) for axis in same]
+    others = [axis for axis in axes if axis not in same]
+    flipped = [axis for axis in others if all(np.array_equal(value, np.flip(value, axis)) for value in values)]
+    spots += [sentence("blind_spot.symmetric", name=name, axis=axis) for axis in flipped]
+    return spots
 
 
 def _stays_turned(name: str, batches: Sequence[Batch]) -> bool:
@@ -504,11 +372,11 @@ def _of_other_length(batches: Sequence[Batch], length: int) -> OtherInputs:
     other = max(LEAST_OTHER_LENGTH, length // 2) if length > 1 else DRAWN_LENGTH
     if length == LEAST_OTHER_LENGTH:
         other = DRAWN_LENGTH
-    made = tuple(
+    resized = tuple(
         {name: _resized(value, length, other, generator) for name, value in batch.items()} for batch in batches
     )
     key = "blind_spot.one_token" if length == 1 else "blind_spot.one_length"
-    return OtherInputs((sentence(key, length=length, other=other),), made, lengths=True)
+    return OtherInputs((sentence(key, length=length, other=other),), resized, lengths=True)
 
 
 def _resized(value: Array, length: int, other: int, generator: np.random.Generator) -> Array:
@@ -524,13 +392,10 @@ def _along(value: Array, axis: int, other: int, generator: np.random.Generator) 
     if other <= length:
         return np.take(value, range(other), axis)
     last = np.take(value, [length - 1], axis)
-    more = [last + step if _rises(value, axis) else last for step in range(1, other - length + 1)]
+    rises = value.dtype.kind in "iu" and length > 1 and bool((np.diff(value, axis=axis) == 1).all())
+    more = [last + step if rises else last for step in range(1, other - length + 1)]
     longer = np.concatenate([value, *more], axis)
     return longer if is_structure(value) and value.size > 1 else _drawn_anew(longer, generator)
-
-
-def _rises(value: Array, axis: int) -> bool:
-    return value.dtype.kind in "iu" and value.shape[axis] > 1 and bool((np.diff(value, axis=axis) == 1).all())
 
 
 def _drawn_anew(value: Array, generator: np.random.Generator) -> Array:
@@ -542,3 +407,238 @@ def _drawn_anew(value: Array, generator: np.random.Generator) -> Array:
         return value
     size = float(np.sqrt(np.mean(np.square(value.astype(np.float64)))))
     return (size * generator.standard_normal(value.shape)).astype(value.dtype)
+
+
+# What matters in training alone, of which a run in evaluation mode shows nothing: it is reported, and not judged.
+
+
+Settings = tuple["Mapping[str, LayerSettings]", "Mapping[str, LayerSettings]"]
+_EXACT = ("int", "uint", "bool")  # dtypes that no optimizer trains
+# Layers of users' own classes: what they are called, and where they keep the share that they drop, or keep.
+_DROPS = re.compile(r"drop|stochastic_?depth", re.IGNORECASE)
+_PATH = re.compile(r"path|depth", re.IGNORECASE)
+_CHANNELS = re.compile(r"[123]d")
+_DROPPED = ("p", "drop_prob", "drop_rate", "drop_path", "drop_path_prob", "dropout", "dropout_prob", "prob", "rate")
+_KEPT = "keep_prob"
+
+
+def not_judged(
+    sides: tuple[ParameterSet, ParameterSet], settings: Settings, name_map: NameMap, calls: CallPairs
+) -> Iterator[Finding]:
+    """Tell settings that are unlike and show in training only, and parameters that one side alone trains.
+
+    One note a kind. `settings` are by path, empty where they are not read. Layers are paired as in the run, and those
+    that neither run called by their place.
+    """
+    if all(settings):
+        pairs = _pairs(sides, settings, name_map, calls)
+        labels = [side.label for side in sides]
+        lint = shlex.join(["align", "lint", *labels]) if all(":" in label for label in labels) else ""
+        yield from _shares(sides, settings, pairs, calls)
+        yield from _settings(pairs, sides[1].label, lint)
+    yield from _frozen(sides, name_map)
+
+
+def _pairs(
+    sides: tuple[ParameterSet, ParameterSet], settings: Settings, name_map: NameMap, calls: CallPairs
+) -> list[LayerPair]:
+    """The pairs of the run; beside them, what is paired by the models alone of layers that are in none."""
+    called: dict[tuple[str, str], bool] = {}
+    for pair in calls.pairs:
+        key = pair.reference.module, pair.candidate.module
+        if key[0] in settings[0] and key[1] in settings[1]:
+            called[key] = called.get(key, False) or pair.certain
+    run = [LayerPair(settings[0][one], settings[1][other], sure) for (one, other), sure in called.items()]
+    done = {one for one, _ in called}, {other for _, other in called}
+    built, _ = pair_layers(sides, name_map, (settings[0], settings[1]))
+    return run + [one for one in built if one.reference.path not in done[0] and one.candidate.path not in done[1]]
+
+
+def _shares(
+    sides: tuple[ParameterSet, ParameterSet], settings: Settings, pairs: Sequence[LayerPair], calls: CallPairs
+) -> Iterator[Finding]:
+    """What layers drop in training, one by one where they are surely the same."""
+    sure = [(pair.reference.path, pair.candidate.path) for pair in pairs if pair.certain]
+    mine, theirs = (frozenset(one.module for one in calls.unpaired if one.side == side) for side in SIDES)
+    compared = compare_shares(settings, sure, (mine, theirs))
+    if shares := describe_shares(compared):
+        layers = len(compared.pairs) + sum(map(len, compared.alone))
+        message = sentence("forward_finding.dropped_shares_not_judged", shares=shares)
+        yield _note(sides[1].label, message, "dropout", layers)
+
+
+def _settings(pairs: Sequence[LayerPair], label: str, lint: str) -> Iterator[Finding]:
+    """Other settings of layers that surely correspond, a note for each rule."""
+    rules = [rule for rule in pitfalls() if rule.training_only and rule.absent is None]
+    found = [finding for finding in compare_settings(pairs, rules).findings if finding.certain]
+    for rule, group in groupby(sorted(found, key=lambda one: one.rule), key=lambda one: one.rule):
+        findings = list(group)
+        first = findings[0]
+        message = sentence(
+            "forward_finding.setting_not_judged",
+            setting=first.setting,
+            count=len(findings),
+            layers=folded_paths([finding.candidate for finding in findings]),
+            reference=first.reference_setting,
+            candidate=first.candidate_setting,
+            effect=first.effect,
+            change=first.change,
+            command=lint,
+        )
+        yield _note(label, message, rule, len(findings))
+
+
+def _frozen(sides: tuple[ParameterSet, ParameterSet], name_map: NameMap) -> Iterator[Finding]:
+    """Parameters that training moves on one side alone: frozen, or no parameters, on the other."""
+    still: dict[str, list[str]] = {side: [] for side in SIDES}
+    for pairing in name_map.pairings:
+        mine, theirs = sides[0].by_name.get(pairing.source), sides[1].by_name.get(pairing.target)
+        trained = _is_trained(mine), _is_trained(theirs)
+        if trained == (False, True):
+            still["reference"].append(pairing.source)
+        if trained == (True, False):
+            still["candidate"].append(pairing.target)
+    for side, names in still.items():
+        if unlike := list(dict.fromkeys(names)):
+            message = sentence(
+                "forward_finding.frozen_not_judged", count=len(unlike), side=side, parameters=folded_paths(unlike)
+            )
+            yield _note(sides[1].label, message, "requires_grad", len(unlike), "parameters")
+
+
+def _is_trained(parameter: Parameter | None) -> bool | None:
+    """None where it is not known, or where no training could move it."""
+    if parameter is None or parameter.dtype.startswith(_EXACT):
+        return None
+    return False if parameter.buffer else parameter.trainable
+
+
+def _note(label: str, message: str, setting: str, number: int, counts: str = "layers") -> Finding:
+    return Finding("not-judged", "note", label, message, {"setting": setting, counts: number})
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedShare:
+    """The share that one layer drops, as its class is given it, and what it drops: values, channels or paths."""
+
+    path: str
+    share: float
+    setting: str
+    drops: str
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedShares:
+    """Layers of both sides that drop another share, and the layers of either side whose share the other one lacks."""
+
+    pairs: tuple[tuple[DroppedShare, DroppedShare], ...]
+    alone: tuple[tuple[DroppedShare, ...], tuple[DroppedShare, ...]]
+
+
+def compare_shares(
+    settings: Settings, sure: Iterable[tuple[str, str]], called: tuple[frozenset[str], frozenset[str]]
+) -> ComparedShares:
+    """Compare the shares of two models; `sure` are the paths of layers that correspond, `called` ran without any."""
+    mine, theirs = ({one.path: one for one in _dropped_shares(side)} for side in settings)
+    pairs = [(mine[left], theirs[right]) for left, right in sure if left in mine and right in theirs]
+    first = _Side(settings[0], mine, frozenset(one.path for one, _ in pairs), called[0])
+    second = _Side(settings[1], theirs, frozenset(other.path for _, other in pairs), called[1])
+    unlike = tuple(pair for pair in pairs if not equal_settings(pair[0].share, pair[1].share))
+    return ComparedShares(unlike, (tuple(_alone(first, second)), tuple(_alone(second, first))))
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """The layers that drop, by path, those that are `paired`, and those that were `called` without a counterpart."""
+
+    settings: Mapping[str, LayerSettings]
+    layers: Mapping[str, DroppedShare]
+    paired: frozenset[str]
+    called: frozenset[str]
+
+    @property
+    def kept_in_code(self) -> set[float]:
+        """Shares that modules keep which drop nothing themselves, as `self.dropout = 0.1` for a function."""
+        values = [
+            value
+            for path, layer in self.settings.items()
+            if not self.layers.keys() & {path, *_ancestors(path)}
+            for name, value in layer.values.items()
+            if _DROPS.search(name) and _is_share(value)
+        ]
+        return {round(share, SHARE_DIGITS) for value in values for share in (value, 1 - value)}
+
+
+def describe_shares(compared: ComparedShares) -> str:
+    """Say which shares are unlike, and which one side alone has; "" if none."""
+    unlike: dict[tuple[str, str], list[str]] = {}
+    for mine, theirs in compared.pairs:
+        unlike.setdefault((mine.setting, theirs.setting), []).append(theirs.path)
+    parts: list[str] = []
+    for (one, other), paths in unlike.items():
+        key = "forward_finding.shares_unlike"
+        parts.append(sentence(key, reference=one, candidate=other, count=len(paths), layers=folded_paths(paths)))
+    for side, shares in zip(SIDES, compared.alone, strict=True):
+        alone: dict[str, list[str]] = {}
+        for share in shares:
+            alone.setdefault(share.setting, []).append(share.path)
+        for setting, paths in alone.items():
+            key = "forward_finding.share_of_one_side"
+            parts.append(sentence(key, setting=setting, side=side, count=len(paths), layers=folded_paths(paths)))
+    return joined("; ", parts) if parts else ""
+
+
+def folded_paths(paths: list[str]) -> list[str]:
+    """The paths of layers, those that differ in their numbers only as one."""
+    return [path or sentence("model_part.model_itself") for path, _ in fold_alike((path, None) for path in paths)]
+
+
+def _dropped_shares(settings: Mapping[str, LayerSettings]) -> list[DroppedShare]:
+    """All shares of a side; a layer inside one that drops is a part of it."""
+    found = [share for layer in settings.values() if (share := _dropped_share(layer))]
+    paths = {one.path for one in found}
+    return [one for one in found if paths.isdisjoint(_ancestors(one.path))]
+
+
+def _dropped_share(layer: LayerSettings) -> DroppedShare | None:
+    for rule in pitfalls():
+        form = rule.form_of(layer.classes) if rule.absent is not None else None
+        if form and form.readable(layer.values) and _is_share(value := form.read(layer.values, layer.classes)):
+            return _named(layer, value, form.show(layer.values, layer.classes))
+    if not _DROPS.search(layer.class_name):
+        return None
+    for name in (*_DROPPED, _KEPT):
+        if _is_share(value := layer.values.get(name)):
+            return _named(layer, 1 - value if name == _KEPT else value, f"{name}={value}")
+    return None
+
+
+def _named(layer: LayerSettings, share: float, setting: str) -> DroppedShare:
+    name = layer.class_name
+    drops = "paths" if _PATH.search(name) else "channels" if _CHANNELS.search(name) else "values"
+    return DroppedShare(layer.path, round(share, SHARE_DIGITS), setting, drops)
+
+
+def _alone(side: _Side, other: _Side) -> Iterator[DroppedShare]:
+    """Layers without a sure counterpart whose share the other side has nowhere, nor keeps for its code.
+
+    One that ran must have its counterpart among the layers that are not paired either; another one may be a second
+    name of one that is.
+    """
+    dropped_there = {(layer.drops, layer.share) for layer in other.layers.values()}
+    free = {(layer.drops, layer.share) for path, layer in other.layers.items() if path not in other.paired}
+    in_code = other.kept_in_code
+    for path, layer in side.layers.items():
+        known = (layer.drops, layer.share) in (free if path in side.called else dropped_there)
+        if layer.share and path not in side.paired and not known and layer.share not in in_code:
+            yield layer
+
+
+def _is_share(value: Setting) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1
+
+
+def _ancestors(path: str) -> Iterator[str]:
+    while "." in path:
+        path = path.rpartition(".")[0]
+        yield path

@@ -8,12 +8,12 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from align.core.forecast import Forecast, refuse_beyond, unannounced
 from align.core.name_map import SIDES
-from align.core.progress import silent
-from align.core.protocols import SettingsReader
+from align.core.protocols import SettingsReader, silent
 from align.core.verdicts import Outcome
 from align.errors import CannotRunError
-from align.forward.caveats import compare_witness, one_signed_layers, telling_inputs, with_caveats, without_witness
+from align.forward.caveats import not_judged, one_signed_layers, telling_inputs, with_caveats
 from align.forward.compare_traces import (
     compare_traces,
     culprits_in_batches,
@@ -24,15 +24,15 @@ from align.forward.compare_traces import (
 from align.forward.explain_culprits import compare_live_weights, explain_culprits, right_weights
 from align.forward.forward_result import NO_ALLOWANCES, ForwardComparison, FurtherRun
 from align.forward.functions.compare_functions import BothRecords, compare_functions, record_both
-from align.forward.functions.look_inside import Budget, look_inside
+from align.forward.functions.look_inside import look_inside
 from align.forward.functions.try_edits import try_edits
-from align.forward.functions.try_missing_layers import try_missing_layers
 from align.forward.isolate_layers import Bench, isolate_layers
 from align.forward.isolated_calls import expected_calls
 from align.forward.judge_forward import (
     accept_deviations,
     check_allowances,
     coarser_layers,
+    compare_witness,
     failure_finding,
     judge_forward,
     judge_until_failure,
@@ -42,12 +42,13 @@ from align.forward.judge_forward import (
     read_failure,
     unseen_findings,
     with_unseen,
+    without_witness,
 )
 from align.forward.measure_power import answers_alike, moved_alike, power_of, with_power
-from align.forward.not_judged import not_judged
 from align.forward.run_both_models import (
     chip_of,
     kept_traces,
+    memory_beside,
     predicted,
     refuse_unknown,
     run_both_models,
@@ -55,23 +56,24 @@ from align.forward.run_both_models import (
     with_functions,
 )
 from align.forward.settings_to_try import with_same_change
-from align.forward.suspects import guess_causes, with_lines
-from align.forward.thresholds import MOST_LOOK_RUNS
+from align.forward.suspects import Budget, guess_causes, try_missing_layers, with_lines
+from align.forward.thresholds import MOST_LOOK_RUNS, TIMES_BOTH_TRACED
+from align.measure.measure_arrays import Kernels, measured_by
 from align.models.call_model import bound_findings, read_bindings, refuse_random
 from align.models.describe_sides import copied_sides, describe_host, environments, unseen_layers
 from align.models.inputs import batches_of, describe_inputs, read_both_inputs
 from align.models.open_side import open_side, open_sides
-from align.names.map_sides import follow_origins
+from align.names.map_result import follow_origins
 from align.traces.pair_traces import choose_map, left_out, map_in_order, open_names, pair_traces
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
+    from align.core.forecast import Needs
     from align.core.name_map import NameMap
     from align.core.parameters import ParameterSet
-    from align.core.progress import Progress
-    from align.core.protocols import Inputs, LayerSettings, Model
+    from align.core.protocols import Inputs, LayerSettings, Model, Progress
     from align.core.traces import Limit
     from align.core.verdicts import Finding, Verdict
     from align.errors import ModelFailedError
@@ -99,6 +101,7 @@ HIDDEN_BY: dict[FurtherKind, str] = {
     "other lengths": "forward_verdict.hidden_other_lengths",
 }
 STAGES = 8  # no limit: what progress is reported of
+STAGE_BEHIND_BOTH = 3  # no limit: of these, behind the runs of both models
 
 
 def compare_forward(  # noqa: PLR0913 - one parameter an option
@@ -116,6 +119,8 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     witness: str | Model | Side | SideRequest | None = None,
     emulate: str | None = None,
     switches: Mapping[str, str] | None = None,
+    memory_check: bool = True,
+    announce: Callable[[Needs], None] = unannounced,
     progress: Progress = silent,
 ) -> ForwardComparison:
     """Run two models on the same inputs in evaluation mode and compare every paired layer's output.
@@ -131,8 +136,9 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     looked into with 150 runs, or with as many as that takes if it is `thorough` or compares `functions`. `witness`
     is a third side, such as an ONNX export, that says which of the three deviates at each layer. `emulate` is a
     chip (`ascend:910b`): what it is expected to do to the reference, under these `switches`, is the limit, and a
-    port inside is within the prediction. Of a candidate that raises, what ran before is compared; the verdict is
-    "could not compare", and `failure` says where it was.
+    port inside is within the prediction. `announce` hears what a long comparison is expected to take; large models for
+    which memory will not do are refused, if there is a `memory_check`. Of a candidate that raises, what ran before is
+    compared; the verdict is "could not compare", and `failure` says where it was.
     Raises NothingInCommonError if no layer pairs, UnusedPatternsError for an allowance that fits none, CannotRunError
     for a model that differs and draws random numbers.
 
@@ -149,16 +155,25 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     sides = follow_origins(*open_sides(reference, candidate))
     chip = chip_of(emulate, switches, sides)
     given = read_both_inputs(inputs, candidate_inputs)
-    task = _Task(sides, given, allowances, _announced(progress), functions, thorough=thorough or functions)
     names = _match(sides, name_map)
-    with kept_traces(traces) as folder:
+    models = sum(one.nbytes for one in names.parameters)
+    more = memory_beside(names.parameters)
+    if memory_check:
+        refuse_beyond(more, models)
+    begun = _announced(progress, Forecast(more, TIMES_BOTH_TRACED, announce))
+    task = _Task(sides, given, allowances, begun, functions, thorough=thorough or functions)
+    kernels = Kernels(models)
+    with kept_traces(traces) as folder, measured_by(kernels.make):
         done = _compared(task, names, folder, chip, map_is_final=name_map is not None)
         if done.gathered.run.failure is not None:
             failed = _result(task, done, None)
             return predicted(failed if witness is None else without_witness(failed), chip)
         task.begun()
         agree = done.judged.verdict.outcome is Outcome.ALIGNED and chip is None
-        third = None if witness is None else compare_witness(sides, open_side(witness), *_to_witness(done.gathered))
+        third = None
+        if witness is not None:
+            gathered = done.gathered
+            third = compare_witness(sides, open_side(witness), gathered.run, gathered.calls, gathered.layers)
         further = _further(task, done) if power and agree else _Further()
         shown = _power(task, done, further) if power and agree and further.hidden is None else None
     progress("forward", STAGES, STAGES)
@@ -169,7 +184,6 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
 def _compared(
     task: _Task, names: _Names, folder: Path, chip: AscendTarget | None = None, *, map_is_final: bool
 ) -> _Done:
-    """Run both models, judge every layer gathered and alone, and explain what is at fault."""
     run = run_both_models(task.sides, task.inputs, folder, task.begun, chip)
     task.begun()
     gathered = _gather(task, names, run, map_is_final=map_is_final)
@@ -192,36 +206,35 @@ def _further(task: _Task, done: _Done) -> _Further:
 
     The first that shows a difference is the result; what shows none is told.
     """
-    found: list[FurtherRun] = []
+    runs: list[FurtherRun] = []
     names = done.gathered.names
-    own_names = names.weights.source_names, tuple(names.weights.weights.held)
-    moved = moved_alike(task.sides, own_names, names.parameters, names.name_map)
+    own_names, unlike = names.weights.names, {one.subject for one in names.weights.findings}
+    moved = moved_alike(task.sides, own_names, names.parameters, names.name_map, unlike)
     with moved as (neutral, values):
         if values is not None:
-            own = names.weights.weights
-            meant = {name: value for name, value in own.meant.items() if name not in values.targets}
-            weights = replace(names.weights, weights=replace(own, held=values.held, meant=meant))
-            again = _again(task, replace(names, weights=weights), "neutral values", _worded(neutral, values.names))
-            found.append(again[0])
+            weights = replace(names.weights, weights=names.weights.weights.without(values.targets))
+            subjects = tuple(sentence("neutral_value.named", name=name, why=neutral[name]) for name in values.names)
+            again = _again(task, replace(names, weights=weights), "neutral values", subjects)
+            runs.append(again[0])
             if again[1] is not None:
-                return _Further(tuple(found), again[1])
-        seen = set(values.names) if values is not None and found[-1].outcome == "aligned" else set()
+                return _Further(tuple(runs), again[1])
+        seen = set(values.names) if values is not None and runs[-1].outcome == "aligned" else set()
         hidden = {name: why for name, why in neutral.items() if name not in seen}
     one_signed = [*one_signed_layers(done.gathered.run.reference, names.parameters[0])]
     one_kind = task.inputs[0] is task.inputs[1]
     for other in telling_inputs(batches_of(task.inputs[0]), one_signed) if one_kind else ():
         if not other.batches:
             reason = sentence("blind_spot.not_drawn")
-            found.append(FurtherRun("other inputs", other.blind_spots, "could not compare", reason))
+            runs.append(FurtherRun("other inputs", other.blind_spots, "could not compare", reason))
             continue
         asked = replace(task, inputs=(other.batches, other.batches))
         again = _again(asked, names, "other lengths" if other.lengths else "other inputs", other.blind_spots)
         if other.signs and again[1] is not None:
             again = _of_other_signs(again[0], again[1])
-        found.append(again[0])
+        runs.append(again[0])
         if again[1] is not None:
-            return _Further(tuple(found), again[1], hidden)
-    return _Further(tuple(found), None, hidden)
+            return _Further(tuple(runs), again[1], hidden)
+    return _Further(tuple(runs), None, hidden)
 
 
 def _of_other_signs(run: FurtherRun, done: _Done) -> tuple[FurtherRun, _Done | None]:
@@ -231,10 +244,6 @@ def _of_other_signs(run: FurtherRun, done: _Done) -> tuple[FurtherRun, _Done | N
         return replace(run, outcome="could not compare", reason=sentence("blind_spot.signs_not_finite")), None
     reason = sentence("forward_verdict.hidden_other_signs", subjects=run.subjects, reason=run.reason)
     return run, replace(done, judged=replace(done.judged, verdict=replace(done.judged.verdict, reason=reason)))
-
-
-def _worded(neutral: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sentence("neutral_value.named", name=name, why=neutral[name]) for name in names)
 
 
 def _again(task: _Task, names: _Names, kind: FurtherKind, subjects: tuple[str, ...]) -> tuple[FurtherRun, _Done | None]:
@@ -266,10 +275,6 @@ def _power(task: _Task, done: _Done, further: _Further) -> Power:
     if task.inputs[0] is not task.inputs[1] or max(power.inputs.values(), default=0.0) <= 1.0:
         return power
     return replace(power, stored=answers_alike(task.sides[1], run.inputs[1], run.candidate))
-
-
-def _to_witness(gathered: _Gathered) -> tuple[BothRuns, CallPairs, tuple[LayerComparison, ...]]:
-    return gathered.run, gathered.calls, gathered.layers
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +313,6 @@ class _Gathered:
 
     @property
     def differ(self) -> bool:
-        """Tell whether any layer is above its limit."""
         return any(layer.outcome == "not aligned" for layer in self.layers)
 
 
@@ -349,9 +353,16 @@ class _Further:
     neutral: Mapping[str, str] = field(default_factory=dict)
 
 
-def _announced(progress: Progress) -> Callable[[], None]:
-    stages = count(1)
-    return lambda: progress("forward", next(stages), STAGES)
+def _announced(progress: Progress, forecast: Forecast) -> Callable[[], None]:
+    """Report each stage, and say behind the two runs by themselves what all is expected to take."""
+    stages, told = count(1), {1: forecast.begin, STAGE_BEHIND_BOTH: forecast.tell}
+
+    def begun() -> None:
+        stage = next(stages)
+        told.get(stage, lambda: None)()
+        progress("forward", stage, STAGES)
+
+    return begun
 
 
 def _match(sides: tuple[Side, Side], name_map: NameMap | Path | str | None) -> _Names:
@@ -408,7 +419,6 @@ def _isolate(task: _Task, gathered: _Gathered) -> tuple[_Gathered, Bench, Isolat
 
 
 def _bench(task: _Task, gathered: _Gathered) -> Bench:
-    """The port, to be run on what the reference had at each of the paired calls."""
     run, pairs = gathered.run, gathered.calls.pairs
     expected = expected_calls(run.reference, pairs, run.noise.isolated, task.allowances, run.padding)
     return Bench(task.sides[1], run.inputs[1], expected)
@@ -423,18 +433,17 @@ def _explain(
     suspects = guess_causes(bench, alone, suspects)
     budget = Budget(None if task.thorough else MOST_LOOK_RUNS)
     looked = look_inside((task.sides[0], gathered.run.inputs[0]), bench, alone, suspects, budget, records)
-    lined = with_lines([one.culprit for one in looked.suspects], bench.side.model)
-    told = [replace(one, culprit=own) for one, own in zip(looked.suspects, lined, strict=True)]
+    lined = with_lines([suspect.culprit for suspect in looked.suspects], bench.side.model)
+    told = [replace(suspect, culprit=own) for suspect, own in zip(looked.suspects, lined, strict=True)]
     with right_weights(bench.side, names.weights.weights):
         listed = try_missing_layers(task.sides[0], bench, alone, told, budget)
         edited = try_edits(task.sides[0].model, bench, alone, listed, budget)
-    culprits = [one.culprit for one in edited]
+    culprits = [suspect.culprit for suspect in edited]
     culprits = with_same_change(culprits, names.settings, gathered.calls.pairs)
     return _Explained(culprits_in_batches(culprits, gathered.run.candidate), looked.findings)
 
 
 def _judge(task: _Task, gathered: _Gathered, alone: IsolatedLayers, explained: _Explained) -> _Judged:
-    """Judge what has gathered, what each layer does alone, and what is at fault."""
     run, calls, weights, culprits = gathered.run, gathered.calls, gathered.names.weights, explained.culprits
     layers = [replace(layer, isolated=alone.outputs.get(layer.key)) for layer in gathered.layers]
     unseen = [

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.name_map import NameMap
-from align.core.progress import collector_paused
+from align.core.protocols import collector_paused
 from align.core.verdicts import Finding
 from align.errors import UnlikeTracesError
-from align.forward.caveats import with_caveats
+from align.forward.caveats import not_judged, with_caveats
 from align.forward.compare_traces import compare_traces, described_rows, excuse_uncertain, first_divergence, with_texts
 from align.forward.forward_result import NO_ALLOWANCES, ForwardComparison
 from align.forward.judge_dumps import find_dump_culprits, judge_dumps, judge_figures, parameter_rows
@@ -28,17 +28,21 @@ from align.forward.judge_forward import (
     unseen_modules,
     with_unseen,
 )
-from align.forward.not_judged import not_judged
 from align.lint.compare_settings import compare_settings, pair_layers
-from align.measure.choose_kernel import Kernels
 from align.measure.limits import RoundingNoise
-from align.measure.measure_arrays import measured_by
+from align.measure.measure_arrays import Kernels, measured_by
 from align.models.inputs import read_batches
 from align.rules.pitfalls import pitfalls
-from align.traces.compare_weights import compare_weights, weights_never_given
 from align.traces.dumped_side import is_trace_folder, open_dumped_side, pair_named_calls
 from align.traces.module_calls import CallPair, comparable_captures, parts_of
-from align.traces.open_trace import TracedSide, open_trace, read_noise, trace_faults
+from align.traces.open_trace import (
+    TracedSide,
+    compare_weights,
+    open_trace,
+    read_noise,
+    trace_faults,
+    weights_never_given,
+)
 from align.traces.pair_traces import choose_map, left_out, map_in_order, open_names, pair_traces
 from align.traces.trace_folder import TraceFolder, kept_places
 from align.words.catalogue import joined, say, sentence
@@ -46,11 +50,10 @@ from align.words.catalogue import joined, say, sentence
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from align.core.dtypes import Array
     from align.core.name_map import SideOf
-    from align.core.parameters import ParameterSet
+    from align.core.parameters import Array, ParameterSet
     from align.core.protocols import Inputs
-    from align.core.traces import Capture, DumpedTensor, Measurement, TensorPart
+    from align.core.traces import Capture, Measurement, TensorPart
     from align.core.verdicts import Severity, Verdict
     from align.forward.forward_result import Allowances, LayerComparison, UnseenModule
     from align.forward.judge_forward import Deviations
@@ -147,7 +150,6 @@ def _trace_findings(
     unmeasured: Sequence[Finding],
     coarsest: str,
 ) -> Iterator[Finding]:
-    """All that is to be known beside the layers' rows."""
     traces, parameters = _traces(sides), _parameters(sides)
     if sides[0].head.direction == "backward":
         yield from missing_gradients(traces, parameters, paired)
@@ -188,7 +190,6 @@ def _trace_result(
 
 
 def _kept_inputs(folder: Path) -> Inputs | None:
-    """What the model was given, where it was kept."""
     path = folder / _INPUTS
     return read_batches(path) if path.is_file() else None
 
@@ -228,31 +229,31 @@ def _unseen(role: SideOf, side: TracedSide) -> tuple[UnseenModule, ...]:
 
 def _unmeasured(reference: ParameterSet, noise: Mapping[str, Measurement] | None, missing: str) -> Iterator[Finding]:
     if noise is None:
-        unmeasured = sentence("forward_finding.noise_not_kept", reason=missing)
+        unmeasured = sentence("side_finding.noise_unmeasured", reason=missing)
         yield Finding("noise-unmeasured", "note", reference.label, unmeasured)
     yield Finding("folders-only", "note", reference.label, sentence("forward_finding.folders_only"))
 
 
 def _differences(sides: TracedSides, name_map: NameMap) -> Iterator[Finding]:
-    """What the values of the parameters and the settings of the layers differ by."""
     mine, theirs = sides[0].values or {}, sides[1].values or {}
-    held = tuple(one for one in name_map.pairings if one.source in mine and one.target in theirs)
-    if missing := len(name_map.pairings) - len(held):
+    pairings = tuple(pairing for pairing in name_map.pairings if pairing.source in mine and pairing.target in theirs)
+    if missing := len(name_map.pairings) - len(pairings):
         message = sentence("forward_finding.values_not_kept", count=missing)
         yield Finding("weights-unknown", "warning", name_map.source, message)
-    differ = compare_weights(mine, theirs, kept := replace(name_map, pairings=held))
-    buffers = {one.name for one in sides[1].parameters.parameters if one.buffer}
+    differ = compare_weights(mine, theirs, kept := replace(name_map, pairings=pairings))
+    buffers = {parameter.name for parameter in sides[1].parameters.parameters if parameter.buffer}
     lacking = weights_never_given(differ, (mine, theirs), kept, buffers=buffers)
     yield from (lacking,) if lacking else differ
     pairs, _ = pair_layers((sides[0].parameters, sides[1].parameters), name_map, (sides[0].settings, sides[1].settings))
-    for found in compare_settings(pairs, [rule for rule in pitfalls() if not rule.training_only]).findings:
-        severity: Severity = "note" if found.severity == "note" else "warning"  # the outputs show whether it matters
-        subject = f"{found.reference} -> {found.candidate}"
+    for difference in compare_settings(pairs, [rule for rule in pitfalls() if not rule.training_only]).findings:
+        # The outputs show whether it matters.
+        severity: Severity = "note" if difference.severity == "note" else "warning"
+        subject = f"{difference.reference} -> {difference.candidate}"
         message = sentence(
             "forward_finding.setting_differs",
-            reference=found.reference_setting,
-            candidate=found.candidate_setting,
-            change=found.change,
+            reference=difference.reference_setting,
+            candidate=difference.candidate_setting,
+            change=difference.change,
         )
         yield Finding("setting-differs", severity, subject, message)
 
@@ -260,20 +261,18 @@ def _differences(sides: TracedSides, name_map: NameMap) -> Iterator[Finding]:
 class _CommonPart:
     """A trace as far as the other one kept the same elements."""
 
-    def __init__(self, own: TracedSide, other: TracedSide) -> None:
-        self._trace = own.trace
-        self._cut = own.head.kept.elements is None
-        self.kept = other.head.kept if self._cut else own.head.kept
-        self.captures, self.environment = own.trace.captures, own.trace.environment
-        self.manifest = own.trace.manifest
-        self.inputs = tuple(one for one in own.trace.inputs if own.trace.holds(one))
+    def __init__(self, side: TracedSide, other: TracedSide) -> None:
+        self._trace = side.trace
+        self._cut = side.head.kept.elements is None
+        self.kept = other.head.kept if self._cut else side.head.kept
+        self.captures, self.environment = side.trace.captures, side.trace.environment
+        self.manifest = side.trace.manifest
+        self.inputs = tuple(one for one in side.trace.inputs if side.trace.holds(one))
 
     def holds(self, capture: Capture) -> bool:
-        """Tell whether elements of a tensor were kept."""
         return self._trace.holds(capture)
 
     def value(self, capture: Capture) -> Array:
-        """The elements that both traces kept."""
         value = self._trace.value(capture)
         places = kept_places(self.kept, value.size) if self._cut else None
         return value if places is None else value.reshape(-1)[places]
@@ -287,7 +286,8 @@ class _CommonPart:
         place = np.unravel_index(places[measured.worst[0]], row.reference_shape) if measured.worst else ()
         placed = replace(measured, worst=tuple(map(int, place)))
         kept = sentence("forward_note.some_elements", count=measured.count, total=size)
-        return replace(row, measurement=placed, note=joined("; ", [kept, row.note] if row.note else [kept]))
+        note = joined("; ", [kept, row.note] if row.note else [kept])
+        return replace(row, measurement=placed, note=note, left_out=("elements", *row.left_out))
 
 
 def missing_gradients(
@@ -401,9 +401,15 @@ def _call_rows(sides: DumpedSides, calls: CallPairs, allowances: Allowances) -> 
     known = all(side.parameters.parameters for side in sides)
     for part in CALL_PARTS:
         traces = sides[0].trace(part), sides[1].trace(part)
-        pairs = [one for pair in calls.pairs for one in _of_part(pair, traces)]
-        full = [all(_holds(trace, call) for trace, call in zip(traces, _both(one), strict=True)) for one in pairs]
-        whole = [one for one, is_full in zip(pairs, full, strict=True) if is_full]
+        pairs = [part_pair for pair in calls.pairs for part_pair in _of_part(pair, traces)]
+        full = [
+            all(
+                all(trace.holds(capture) for capture in call.outputs)
+                for trace, call in zip(traces, _both(pair), strict=True)
+            )
+            for pair in pairs
+        ]
+        whole = [pair for pair, is_full in zip(pairs, full, strict=True) if is_full]
         rows = [replace(row, part=part) for row in compare_traces(*traces, whole, None, allowances)]
         yield from (_excused(row, known=known) for row in (excuse_uncertain(rows) if part == "output" else rows))
         for pair, is_full in zip(pairs, full, strict=True):
@@ -472,7 +478,7 @@ def _of_part(pair: CallPair, traces: tuple[DumpTrace, DumpTrace]) -> Iterator[Ca
 
 
 def _pair_unmistakable(mine: list[Capture], theirs: list[Capture]) -> Iterator[tuple[Capture, Capture]]:
-    """Those of a function, which have no names of their own: by their shape, where one on each side has it."""
+    """Pair tensors of a function, which have no names, by their shape where one on each side has it."""
     counts = Counter(one.shape for one in mine), Counter(one.shape for one in theirs)
     for one in mine:
         if counts[0][one.shape] == counts[1][one.shape] == 1:
@@ -480,15 +486,15 @@ def _pair_unmistakable(mine: list[Capture], theirs: list[Capture]) -> Iterator[t
 
 
 def _pair_items(mine: list[Capture], theirs: list[Capture]) -> Iterator[tuple[Capture, Capture]]:
-    """By name where the shapes agree, others in order by their shape, and namesakes of other shapes at last."""
+    """Pair by name where the shapes agree, then in order by shape, and at last namesakes of other shapes."""
     left, right = list(mine), list(theirs)
     for fits in (_is_namesake, _has_shape, _is_unlike_namesake):
-        for one in list(left):
-            other = next((other for other in right if fits(one, other)), None)
+        for capture in list(left):
+            other = next((other for other in right if fits(capture, other)), None)
             if other is not None:
-                left.remove(one)
+                left.remove(capture)
                 right.remove(other)
-                yield one, other
+                yield capture, other
 
 
 def _is_namesake(one: Capture, other: Capture) -> bool:
@@ -507,13 +513,11 @@ def _both(pair: CallPair) -> tuple[Call, Call]:
     return pair.reference, pair.candidate
 
 
-def _holds(trace: DumpTrace, call: Call) -> bool:
-    return all(trace.holds(one) for one in call.outputs)
-
-
 def _undecided(rows: Sequence[LayerComparison], sides: DumpedSides) -> list[LayerComparison]:
     """Rows that have no outcome because no values were dumped."""
-    bare = [{_place_of_tensor(one) for one in side.dump.tensors if one.load is None} for side in sides]
+    bare = [
+        {(one.part, one.module, one.call, one.item) for one in side.dump.tensors if one.load is None} for side in sides
+    ]
     return [
         row
         for row in rows
@@ -534,10 +538,6 @@ def _alone(sides: DumpedSides, rows: Sequence[LayerComparison]) -> tuple[int, in
         for side in sides
     ]
     return max(counts[0] - len(rows), 0), max(counts[1] - len(rows), 0)
-
-
-def _place_of_tensor(one: DumpedTensor) -> tuple[str, str, int, str]:
-    return one.part, one.module, one.call, one.item
 
 
 def _unlike_weights(rows: Sequence[LayerComparison]) -> Iterator[Finding]:

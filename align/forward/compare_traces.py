@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.dtypes import EPSILON, rounded_as
+from align.core.parameters import EPSILON, rounded_as
 from align.errors import UserCodeError
 from align.forward.forward_result import NO_ALLOWANCES, LayerComparison
 from align.forward.thresholds import LEAST_PADDING_UNITS, LONGEST_SHOWN_TEXT, MOST_NAMED_SAMPLES
@@ -19,20 +19,19 @@ from align.measure.limits import coarsest_dtype, judge_tensor, limit_by_noise
 from align.measure.measure_arrays import measure
 from align.measure.tensor_statistics import find_permuted_layout
 from align.models.inputs import batches_of
-from align.models.probe import is_probe
+from align.models.live_calls import is_probe
 from align.traces.module_calls import batch_ends, batch_number, inputs_of_calls, outermost_calls, pair_inputs, parts_of
-from align.words.catalogue import joined, sentence
-from align.words.message_words import printable
+from align.words.catalogue import joined, printable, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.protocols import Batch, Inputs
     from align.core.traces import Capture, Limit, Measurement, Trace
-    from align.forward.forward_result import Allowances, Culprit, IsolatedOutcome
+    from align.forward.forward_result import Allowances, Culprit, IsolatedOutcome, LeftOut
     from align.measure.limits import JudgedTensor, LimitOf, RoundingNoise
     from align.models.open_side import Side
     from align.traces.module_calls import Call, CallPair
@@ -54,7 +53,9 @@ def find_padding(side: Side, inputs: Inputs, trace: Trace) -> Padding:
     if not any(others):
         return NO_PADDING
     given = [other or batch for other, batch in zip(others, batches, strict=True)]
-    sink = _MovedSink(trace, [_share(batch) for batch in batches])
+    sink = _MovedSink(
+        trace, [max((float(padded.mean()) for padded in _padded(batch)), default=0.0) for batch in batches]
+    )
     try:
         side.runner.run(side.model, given[0] if len(given) == 1 else given, sink)
     except UserCodeError:
@@ -72,12 +73,10 @@ class _MovedSink:
         self.moved: dict[str, NDArray[np.uint8]] = {}
 
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:
-        """Compare what a call is given."""
         for name, value in inputs.items():
             self._note(self._inputs.get((module, call, name)), value)
 
     def add(self, capture: Capture, value: Array) -> None:
-        """Compare what a call returned."""
         self._note(self._captures.get(capture.key), value)
 
     def _note(self, same: Capture | None, value: Array) -> None:
@@ -135,10 +134,6 @@ def _is_mask(value: Array) -> bool:
     return value.ndim == 2 and value.dtype.kind in "biuf" and set(np.unique(value).tolist()) == {0, 1}
 
 
-def _share(batch: Batch) -> float:
-    return max((float(padded.mean()) for padded in _padded(batch)), default=0.0)
-
-
 @dataclass(frozen=True, slots=True)
 class Padding:
     """Elements of the reference's tensors that padded positions decide, as packed bits by the captures' keys."""
@@ -194,7 +189,7 @@ def compare_traces(
             values = reference.value(a), view.to_reference(candidate.value(b))
             found = judge_tensor(*values, _limit_of((a, b), noise, carried, allowances), padding.at(a))
             judged = _with_places(_judged(row, found), *values)
-            yield judged if view.is_same else replace(judged, note=view.note)
+            yield judged if view.is_same else replace(judged, note=view.note, left_out=())
 
 
 def _limit_of(
@@ -254,13 +249,13 @@ def same_layer(pair: CallPair) -> bool:
     return alike or pair.reference.kind == pair.candidate.kind != ""
 
 
-def _judged(row: LayerComparison, found: JudgedTensor) -> LayerComparison:
-    outcome, note = outcome_of(found)
+def _judged(row: LayerComparison, judged: JudgedTensor) -> LayerComparison:
+    outcome, note = outcome_of(judged)
+    row = replace(row, outcome=outcome, note=note)
     if outcome == "not comparable":
-        return replace(row, outcome=outcome, note=note)
-    return replace(
-        row, outcome=outcome, measurement=found.measurement, limit=found.limit, factor=found.factor, note=note
-    )
+        return row
+    figures = {"measurement": judged.measurement, "limit": judged.limit, "factor": judged.factor}
+    return replace(row, **figures, left_out=left_out_of(judged))  # type: ignore[arg-type]
 
 
 def _with_places(row: LayerComparison, reference: Array, candidate: Array) -> LayerComparison:
@@ -279,16 +274,23 @@ def _with_places(row: LayerComparison, reference: Array, candidate: Array) -> La
     return replace(row, outside=int(wrong.sum()), samples=tuple(map(int, samples[:MOST_NAMED_SAMPLES])))
 
 
-def outcome_of(found: JudgedTensor) -> tuple[IsolatedOutcome, str]:
+def outcome_of(judged: JudgedTensor) -> tuple[IsolatedOutcome, str]:
     """Return the outcome and a note: NaN and Inf that are alike on both sides are left out."""
-    measurement = found.measurement
-    alike = _alike_non_finite(measurement)
+    measurement = judged.measurement
+    alike, left_out = _alike_non_finite(measurement), left_out_of(judged)
     if alike == measurement.count:
         return "not comparable", sentence("forward_note.no_finite_values" if alike else "forward_note.no_elements")
     notes: list[str] = [sentence("forward_note.non_finite_left_out", count=alike)] if alike else []
-    notes += [sentence("forward_note.judged_apart", part=found.part)] if found.part else []
-    notes += [sentence("forward_note.padded")] if (found.left_out or 0.0) > 1.0 else []
-    return "aligned" if found.factor <= 1.0 else "not aligned", joined("; ", notes) if notes else ""
+    notes += [sentence("forward_note.judged_apart", part=judged.part)] if judged.part else []
+    notes += [sentence("forward_note.padded")] if "padding" in left_out else []
+    return "aligned" if judged.factor <= 1.0 else "not aligned", joined("; ", notes) if notes else ""
+
+
+def left_out_of(judged: JudgedTensor) -> tuple[LeftOut, ...]:
+    """What of a tensor was not judged with the rest."""
+    found: dict[LeftOut, bool] = {"non-finite": _alike_non_finite(judged.measurement) > 0, "part": bool(judged.part)}
+    found["padding"] = (judged.left_out or 0.0) > 1.0
+    return tuple(name for name, is_so in found.items() if is_so)
 
 
 def _alike_non_finite(measurement: Measurement) -> int:
@@ -364,15 +366,15 @@ def culprits_in_batches(culprits: Sequence[Culprit], candidate: Trace) -> tuple[
     ends = batch_ends(candidate)
     if len(ends) < 2:
         return tuple(culprits)
-    orders = {(one.module, one.call): one.order for one in candidate.captures}
+    orders = {(capture.module, capture.call): capture.order for capture in candidate.captures}
     numbered = []
-    for one in culprits:
-        order = orders.get((one.candidate, one.call))
+    for culprit in culprits:
+        order = orders.get((culprit.candidate, culprit.call))
         if order is None:
-            numbered.append(one)
+            numbered.append(culprit)
             continue
         batch = sentence("forward_place.batch", batch=batch_number(ends, order), batches=len(ends))
-        numbered.append(replace(one, facts={**one.facts, "batch": batch}))
+        numbered.append(replace(culprit, facts={**culprit.facts, "batch": batch}))
     return tuple(numbered)
 
 
@@ -390,16 +392,15 @@ def with_texts(layers: Iterable[LayerComparison], traces: tuple[Trace, Trace]) -
 
 
 def _texts(trace: Trace) -> dict[tuple[int, str], str]:
-    """The texts that a model returned, by call and name."""
     parts = parts_of(trace)
-    found = {}
-    for one in (one for call in outermost_calls(trace.captures) for one in call):
-        if one.call in parts and parts[one.call].kinds.get(one.output) == "text" and trace.holds(one):
-            text = printable(trace.value(one).tobytes().decode("utf-8", "replace"))
-            found[one.call, one.output] = (
+    by_output = {}
+    for capture in (capture for call in outermost_calls(trace.captures) for capture in call):
+        if capture.call in parts and parts[capture.call].kinds.get(capture.output) == "text" and trace.holds(capture):
+            text = printable(trace.value(capture).tobytes().decode("utf-8", "replace"))
+            by_output[capture.call, capture.output] = (
                 f'"{text[:LONGEST_SHOWN_TEXT]}{"..." if len(text) > LONGEST_SHOWN_TEXT else ""}"'
             )
-    return found
+    return by_output
 
 
 def _with_amplification(
@@ -411,27 +412,27 @@ def _with_amplification(
     """
     known: dict[Place, float | None] = {}
     given = inputs_of_calls(reference), inputs_of_calls(candidate)
-    made = []
+    amplified = []
     for layer in layers:
         mine, theirs = given[0].get((layer.reference, layer.call), []), given[1].get((layer.candidate, layer.call), [])
         error = layer.measurement.relative_l2 if layer.measurement else None
         before = max(_errors(mine, theirs, (reference, candidate), known), default=0.0) if error else 0.0
-        made.append(replace(layer, amplification=error / before if error and before else None))
-    return tuple(made)
+        amplified.append(replace(layer, amplification=error / before if error and before else None))
+    return tuple(amplified)
 
 
 def _errors(
     mine: Sequence[Capture], theirs: Sequence[Capture], traces: tuple[Trace, Trace], known: dict[Place, float | None]
 ) -> Iterator[float]:
     """Relative errors of the inputs; an array that is the input of several calls is measured once."""
-    held = {one.output: traces[1].value(one) for one in theirs if rounded_as(one.dtype)}
-    for name, capture in pair_inputs(mine, held).items():
-        if capture.shape != held[name].shape:
+    values = {one.output: traces[1].value(one) for one in theirs if rounded_as(one.dtype)}
+    for name, capture in pair_inputs(mine, values).items():
+        if capture.shape != values[name].shape:
             continue
         value = traces[0].value(capture)
-        place = _address(value), _address(held[name])
+        place = _address(value), _address(values[name])
         if place not in known:
-            known[place] = measure(value, held[name]).relative_l2
+            known[place] = measure(value, values[name]).relative_l2
         if (error := known[place]) is not None:
             yield error
 

@@ -13,9 +13,8 @@ from math import floor, inf, log2
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.core.dtypes import LARGEST_FLOAT16, NOT_EMULATED, rounded_as
-from align.core.progress import silent
-from align.core.protocols import ChipEmulator
+from align.core.parameters import LARGEST_FLOAT16, NOT_EMULATED, rounded_as
+from align.core.protocols import ChipEmulator, silent
 from align.core.traces import capture_key
 from align.core.training import GradientReader, Trainer, Training
 from align.core.verdicts import Finding, ShownResult
@@ -36,10 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from align.core.dtypes import Array, EmulatedCalls, GradientsMet
-    from align.core.parameters import Shape
-    from align.core.progress import Progress
-    from align.core.protocols import Batch, Inputs, Model
+    from align.core.parameters import Array, EmulatedCalls, GradientsMet, Shape
+    from align.core.protocols import Batch, Inputs, Model, Progress
     from align.core.traces import Capture, Measurement, Trace
     from align.models.inputs import InputsSource
     from align.models.open_side import Side
@@ -116,7 +113,6 @@ def _scales(
     loss: str | Callable[..., Any],
     function: Callable[..., Any] | None,
 ) -> LossScales | None:
-    """The loss scales that fit all batches."""
     assert isinstance(opened.reader, GradientReader)  # noqa: S101 - for the type checker: it emulates
     reader, label = opened.reader, loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
     met = [reader.gradients_met(Training(opened.model, function), chip.emulation(), one) for one in given]
@@ -195,7 +191,7 @@ class DeviationsAlone(NoiseIsolation):
 
 
 def _operators(calls: Sequence[EmulatedCalls], coarse: frozenset[str]) -> Mapping[str, list[str]]:
-    """By module, the operators that round something there."""
+    """The operators that round something, by module."""
     operators: dict[str, list[str]] = defaultdict(list)
     for one in calls:
         if one.entry in coarse:
@@ -211,20 +207,20 @@ def _rows(
 ) -> list[ExpectedError]:
     return [
         ExpectedError(
-            one.order,
-            one.module,
-            one.class_name,
-            one.call,
-            one.output,
-            one.dtype,
-            one.shape,
-            one.depth,
-            tuple(operators.get(one.module, ())),
-            together.get(one.key),
-            alone.get(one.key),
+            capture.order,
+            capture.module,
+            capture.class_name,
+            capture.call,
+            capture.output,
+            capture.dtype,
+            capture.shape,
+            capture.depth,
+            tuple(operators.get(capture.module, ())),
+            together.get(capture.key),
+            alone.get(capture.key),
         )
-        for one in trace.captures
-        if rounded_as(one.dtype)
+        for capture in trace.captures
+        if rounded_as(capture.dtype)
     ]
 
 
@@ -237,8 +233,8 @@ def _result(
     findings: tuple[Finding, ...],
 ) -> EmulationResult:
     entries = {entry.id: entry for entry in chip.entries()}
-    overflows = tuple(_overflow(one, entries[one.entry], chip) for one in calls if one.overflowed)
-    sizes = [one.largest for one in calls if one.largest]
+    overflows = tuple(_overflow(emulated, entries[emulated.entry], chip) for emulated in calls if emulated.overflowed)
+    sizes = [emulated.largest for emulated in calls if emulated.largest]
     return EmulationResult(
         model=opened.label,
         target=chip.chip.label,
@@ -247,7 +243,7 @@ def _result(
         switches=dict(chip.switches),
         rules=tuple(_applied(entry, calls, chip) for entry in entries.values() if _met(entry, calls)),
         layers=layers,
-        at_risk=_at_risk(layers, frozenset(one.module for one in overflows)),
+        at_risk=_at_risk(layers, frozenset(overflow.module for overflow in overflows)),
         overflows=overflows,
         headroom=LARGEST_FLOAT16 / max(sizes) if sizes else None,
         scales=None,
@@ -484,11 +480,11 @@ def _highest(met: Sequence[GradientsMet]) -> int:
 
 def _to_keep(met: Sequence[GradientsMet]) -> tuple[str, ...]:
     """The fewest modules, those of the largest gradients, without which a scale fits; () where none would do."""
-    left, kept = sorted(met, key=lambda one: one.largest), list[str]()
+    left, kept = sorted(met, key=lambda gradients: gradients.largest), list[str]()
     while left and flushed(left, _highest(left)) > MOST_FLUSHED:
         module = left[-1].module
         kept.append(module)
-        left = [one for one in left if one.module != module]
+        left = [gradients for gradients in left if gradients.module != module]
     return tuple(kept) if left else ()
 
 

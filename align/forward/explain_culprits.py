@@ -14,12 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf, prod, sqrt
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.dtypes import EPSILON, dtype_name, is_float
-from align.core.piece_transforms import Slice, apart_from_whole
+from align.core.name_map import held_value, meant_value
+from align.core.parameters import EPSILON, dtype_name, is_float
+from align.core.piece_transforms import Slice
 from align.core.protocols import LayerRebuilder, OriginFollower, SettingsReader
 from align.core.traces import Limit
 from align.core.transforms import IDENTITY
@@ -39,7 +40,16 @@ from align.forward.settings_to_try import (
     rebuilt_layer,
     same_windows,
 )
-from align.forward.suspects import WEIGHTS, at_layer, is_worse, suspects_of, with_findings, with_layer, with_weights
+from align.forward.suspects import (
+    WEIGHTS,
+    at_layer,
+    is_worse,
+    suspects_of,
+    with_findings,
+    with_layer,
+    with_samples,
+    with_weights,
+)
 from align.forward.thresholds import (
     CHANCE_CORRELATION_OF_WEIGHTS,
     CLOSE_KURTOSIS,
@@ -51,19 +61,20 @@ from align.forward.thresholds import (
     ROUNDED_WEIGHT_UNITS,
 )
 from align.measure.thresholds import SAMPLED_ELEMENTS
-from align.models.open_side import fill_in_order
+from align.models.inputs import MadeArrays, SpilledArrays
+from align.models.open_side import live_values, put_values
 from align.models.rebuild_from_settings import with_attributes
-from align.models.restore_state import restored_attributes
 from align.models.source_lines import layer_at
 from align.models.thresholds import FOLDED_ROUNDING_UNITS
+from align.models.user_code import restored_attributes
 from align.rules.pitfalls import pitfalls
-from align.traces.compare_weights import compare_weights, expected_weights, paired_values, weights_never_given
+from align.traces.open_trace import compare_weights, expected_weights, paired_values, weights_never_given
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 
-    from align.core.dtypes import Array
     from align.core.name_map import NameMap, Pairing
+    from align.core.parameters import Array
     from align.core.protocols import LayerSettings, Model, Setting
     from align.core.transforms import Transform
     from align.core.verdicts import Finding
@@ -98,30 +109,38 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """The candidate's values before any run, whose names a run may change, and those that it should hold instead.
+    """What the candidate holds where it should hold something else, and what that is, by the names before any run.
 
-    `modules` are the paths of those that own them; `causes` say, by the same, what those that differ are. `owners` are
-    the reference's modules by the candidate's that own the same parameters. `never_given`: all of them differ.
+    `names` are those of all its values, which a run may change. `modules` are the paths of those that own what differs;
+    `causes` say, by the same, what that is. `owners` are the reference's modules by the candidate's that own the same
+    parameters. `never_given`: all of them differ.
     """
 
-    held: Mapping[str, Array]
+    names: tuple[str, ...]
+    held: Mapping[str, Array] = field(default_factory=dict)
     meant: Mapping[str, Array] = field(default_factory=dict)
     modules: frozenset[str] = frozenset()
     causes: Mapping[str, Relation] = field(default_factory=dict)
     owners: Mapping[str, Owner] = field(default_factory=dict)
     never_given: bool = False
 
+    def without(self, names: Collection[str]) -> Weights:
+        """The same but for values that now are other ones."""
+        left = [name for name in self.meant if name not in names]
+        of_left = [MadeArrays({name: partial(of.__getitem__, name) for name in left}) for of in (self.held, self.meant)]
+        return replace(self, held=of_left[0], meant=of_left[1])
+
 
 @dataclass(frozen=True, slots=True)
 class ComparedWeights:
     """One finding for each parameter that differs, and the values of the candidate as they are and should be.
 
-    `source_names` are those of the reference's values, in their order.
+    `names` are those of both sides' values, in their order.
     """
 
     findings: tuple[Finding, ...]
     weights: Weights
-    source_names: tuple[str, ...] = ()
+    names: tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def compare_live_weights(
@@ -131,62 +150,55 @@ def compare_live_weights(
 
     `owners` are the paths of both sides' modules by the names of their parameters.
     """
-    values = [side.reader.read_values(side.model) for side in sides]
-    source_names = tuple(values[0])
+    values = live_values(sides[0]), live_values(sides[1])
+    names = tuple(values[0]), tuple(values[1])
     findings = compare_weights(values[0], values[1], name_map)
     if findings and all(isinstance(side.reader, OriginFollower) for side in sides):
         rounded = _rounded(values[0], values[1], name_map)
-        findings = tuple(one for one in findings if one.subject not in rounded)
+        findings = tuple(finding for finding in findings if finding.subject not in rounded)
     if not findings:
-        return ComparedWeights((), Weights(values[1], owners=_counterparts(owners, name_map)), source_names)
-    if lacking := weights_never_given(findings, (values[0], values[1]), name_map, **_known(sides)):
-        meant, own = expected_weights(values[0], values[1], name_map), _counterparts(owners, name_map)
-        return ComparedWeights((lacking,), Weights(values[1], meant, owners=own, never_given=True), source_names)
+        return ComparedWeights((), Weights(names[1], owners=_counterparts(owners, name_map)), names)
+    meant = expected_weights(*values, name_map)
+    present = SpilledArrays({name: values[1][name] for name in meant})
+    read = sides[1].reader.read_parameters(sides[1].model, sides[1].label).parameters
+    computed = frozenset(one.name for one in read if one.buffer)  # by the candidate itself
+    filled = sides[0].filled, sides[1].filled
+    if lacking := weights_never_given(findings, values, name_map, buffers=computed, filled=filled):
+        own = _counterparts(owners, name_map)
+        return ComparedWeights((lacking,), Weights(names[1], present, meant, owners=own, never_given=True), names)
     causes = weight_causes(values[0], values[1], name_map)
     explained = (
-        replace(one, facts={**one.facts, **_facts(causes.get(one.subject.rpartition(" -> ")[2]))}) for one in findings
+        replace(finding, facts={**finding.facts, **_facts(causes.get(finding.subject.rpartition(" -> ")[2]))})
+        for finding in findings
     )
     by_module = {owners[1][name]: cause for name, cause in causes.items() if name in owners[1]}
-    meant = expected_weights(values[0], values[1], name_map)
     modules = frozenset(owners[1][name] for name in meant if name in owners[1])
-    weights = Weights(values[1], meant, modules, by_module, _counterparts(owners, name_map))
-    return ComparedWeights(tuple(explained), weights, source_names)
+    weights = Weights(names[1], present, meant, modules, by_module, _counterparts(owners, name_map))
+    return ComparedWeights(tuple(explained), weights, names)
 
 
 def _rounded(source: Mapping[str, Array], target: Mapping[str, Array], name_map: NameMap) -> set[str]:
     """What differs between two exports by no more than the rounding of a product that each exporter computed."""
-    found = set()
+    rounded = set()
     for pairing in name_map.pairings:
-        meant, held, _ = paired_values(pairing, source, target)
-        if meant.shape == held.shape and is_float(held.dtype.name) and held.size:
-            unit = max(EPSILON.get(one.dtype.name, EPSILON["float32"]) for one in (meant, held))
-            off = np.abs(meant.astype(np.float64) - held)
-            if off.max() <= FOLDED_ROUNDING_UNITS * unit * np.abs(held.astype(np.float64)).max():
-                found.add(f"{pairing.source} -> {pairing.target}")
-    return found
-
-
-class _Known(TypedDict):
-    buffers: frozenset[str]
-    filled: tuple[bool, bool]
-
-
-def _known(sides: tuple[Side, Side]) -> _Known:
-    """What the candidate computes for itself, and which of them a checkpoint filled."""
-    read = sides[1].reader.read_parameters(sides[1].model, sides[1].label).parameters
-    buffers = frozenset(one.name for one in read if one.buffer)
-    return {"buffers": buffers, "filled": (sides[0].filled, sides[1].filled)}
+        meant, value, _ = paired_values(pairing, source, target)
+        if meant.shape == value.shape and is_float(value.dtype.name) and value.size:
+            unit = max(EPSILON.get(one.dtype.name, EPSILON["float32"]) for one in (meant, value))
+            off = np.abs(meant.astype(np.float64) - value)
+            if off.max() <= FOLDED_ROUNDING_UNITS * unit * np.abs(value.astype(np.float64)).max():
+                rounded.add(f"{pairing.source} -> {pairing.target}")
+    return rounded
 
 
 def _counterparts(owners: tuple[Mapping[str, str], Mapping[str, str]], name_map: NameMap) -> dict[str, Owner]:
     """The reference's module that owns the first of a candidate's module's parameters, by the latter's path."""
-    found: dict[str, Owner] = {}
-    for one in name_map.pairings:
-        if one.source in owners[0] and one.target in owners[1]:
-            piece = one.transform
+    counterparts: dict[str, Owner] = {}
+    for pairing in name_map.pairings:
+        if pairing.source in owners[0] and pairing.target in owners[1]:
+            piece = pairing.transform
             rows = Slice(0, piece.start, piece.stop) if isinstance(piece, Slice) and piece.axis == 0 else IDENTITY
-            found.setdefault(owners[1][one.target], Owner(owners[0][one.source], rows))
-    return found
+            counterparts.setdefault(owners[1][pairing.target], Owner(owners[0][pairing.source], rows))
+    return counterparts
 
 
 def _facts(cause: Relation | None) -> dict[str, Fact]:
@@ -218,9 +230,7 @@ def weight_causes(
 
 def _pair(pairing: Pairing, reference: Mapping[str, Array], candidate: Mapping[str, Array]) -> Pair:
     """A pairing with what the target should hold, or a piece of it, and what is there."""
-    change, part = apart_from_whole(pairing.transform)
-    meant, held = change.apply(reference[pairing.source]), candidate[pairing.target]
-    return pairing, meant, held[part.region] if part and part.shape == held.shape else held
+    return pairing, meant_value(pairing, reference), held_value(pairing, candidate)
 
 
 def _equal(meant: Array, held: Array) -> bool:
@@ -234,12 +244,12 @@ def _as_held(meant: Array, held: Array) -> Array:
 
 def _elsewhere(pairs: Sequence[Pair], apart: Sequence[Pair]) -> dict[Names, Relation]:
     """Values that another parameter, or another piece of a fused one, should have."""
-    shapes = {held.shape for _, _, held in apart}
+    shapes = {value.shape for _, _, value in apart}
     owners: dict[bytes, list[Names]] = defaultdict(list)
-    for pairing, meant, held in pairs:
+    for pairing, meant, value in pairs:
         if meant.shape in shapes and _varies(meant):
-            owners[_digest(_as_held(meant, held))].append(_names(pairing))
-    holds = {_names(pairing): owners.get(_digest(held), []) for pairing, _, held in apart}
+            owners[_digest(_as_held(meant, value))].append(_names(pairing))
+    holds = {_names(pairing): owners.get(_digest(value), []) for pairing, _, value in apart}
     return {
         names: Relation(
             "swapped-weights" if names in holds.get(others[0], []) else "weights-of-another",
@@ -264,17 +274,17 @@ def _varies(values: Array) -> bool:
     return bool(values.size > 1 and np.any(values != values.reshape(-1)[0]))
 
 
-def _cause(meant: Array, held: Array) -> Relation | None:
+def _cause(meant: Array, value: Array) -> Relation | None:
     """The likeliest relation of one parameter's value to what it should be."""
-    if held.size > 1 and _varies(meant) and not _varies(held):
-        return Relation("initial-value", inf, 0.0, facts={"value": float(np.real(held.reshape(-1)[0]))})
-    apart = meant.shape == held.shape and _uncorrelated(meant, held)
-    common = not apart or _have_common_values(meant, held)
-    if common and (found := likeliest_relation(meant, held, _rounding(meant, held))):
+    if value.size > 1 and _varies(meant) and not _varies(value):
+        return Relation("initial-value", inf, 0.0, facts={"value": float(np.real(value.reshape(-1)[0]))})
+    apart = meant.shape == value.shape and _uncorrelated(meant, value)
+    common = not apart or _have_common_values(meant, value)
+    if common and (found := likeliest_relation(meant, value, _rounding(meant, value))):
         return found
-    if common and _varies(meant) and _same_values(meant, held):
+    if common and _varies(meant) and _same_values(meant, value):
         return Relation("shuffled", inf, 0.0)
-    return _fresh(held) if apart else None
+    return _fresh(value) if apart else None
 
 
 def _uncorrelated(meant: Array, held: Array) -> bool:
@@ -383,7 +393,8 @@ def explain_culprits(
         suspects = _explained(suspects, try_settings(trials, _open(suspects)))
         suspects = _explained(suspects, try_around(trials, _open(suspects)))
         suspects = _explained(suspects, try_unpaired(trials, _open(suspects)))
-    return tuple(_once(one for one in suspects if not (weights.never_given and one.culprit.cause == WEIGHTS)))
+    left = (one for one in suspects if not (weights.never_given and one.culprit.cause == WEIGHTS))
+    return tuple(with_samples(one, bench.expected.trace) for one in _once(left))
 
 
 def _once(suspects: Iterable[Suspect]) -> Iterator[Suspect]:
@@ -398,12 +409,11 @@ def _once(suspects: Iterable[Suspect]) -> Iterator[Suspect]:
 
 
 def _open(suspects: Sequence[Suspect]) -> list[Suspect]:
-    """Those that no step has explained yet."""
+    """The suspects that no step has explained yet."""
     return [one for one in suspects if not one.is_explained]
 
 
 def _explained(suspects: Sequence[Suspect], found: Iterable[Suspect]) -> tuple[Suspect, ...]:
-    """All suspects, with the causes that one step found."""
     explained = {one.key: one for one in found}
     return tuple(explained.get(one.key, one) for one in suspects)
 
@@ -412,12 +422,12 @@ def _explained(suspects: Sequence[Suspect], found: Iterable[Suspect]) -> tuple[S
 def right_weights(side: Side, weights: Weights) -> Iterator[None]:
     """Give the candidate the values that it should hold for a while."""
     if weights.meant:
-        fill_in_order(side, {**weights.held, **weights.meant})
+        put_values(side, weights.meant, weights.names)
     try:
         yield
     finally:
         if weights.meant:
-            fill_in_order(side, weights.held)
+            put_values(side, weights.held, weights.names)
 
 
 NOBODY = Owner("")
@@ -506,11 +516,11 @@ def try_settings(trials: Trials, suspects: Sequence[Suspect]) -> Iterator[Suspec
     Yields what a change mends, and what one explains that could not be tried.
     """
     owners = {path: one.path for path, one in trials.weights.owners.items()}
-    found = findings_of([one.fault for one in suspects], trials.settings, pitfalls(), owners)
+    findings = findings_of([one.fault for one in suspects], trials.settings, pitfalls(), owners)
     waiting: Waiting = []
     for suspect in suspects:
         path = suspect.fault.path
-        changes = _changes(trials, path, found.get(path, ()))
+        changes = _changes(trials, path, findings.get(path, ()))
         if suspect.fault.made_by:
             changes.sort(key=partial(_count_moved, trials))
         waiting.append((suspect, [*changes, *_rivals(trials, path)]))
@@ -567,12 +577,12 @@ def _with_plan(trials: Trials, culprit: Culprit, change: Change) -> Culprit:
 def _in_turns(trials: Trials, waiting: Waiting) -> Iterator[Tried]:
     """Try one change of every suspect a run, and of a layer that several wait for, one a run."""
     while any(changes for _, changes in waiting):
-        asked: dict[str, tuple[Suspect, Change]] = {}
+        by_path: dict[str, tuple[Suspect, Change]] = {}
         for suspect, changes in waiting:
-            if changes and (path := changes[0].path) not in asked:
-                asked[path] = suspect, changes.pop(0)
-        built, live, calls = _run_with(trials, [change for _, change in asked.values()])
-        for suspect, change in asked.values():
+            if changes and (path := changes[0].path) not in by_path:
+                by_path[path] = suspect, changes.pop(0)
+        built, live, calls = _run_with(trials, [change for _, change in by_path.values()])
+        for suspect, change in by_path.values():
             mended = change.path in built | live and suspect.is_mended(calls)
             if mended or (change.path not in built and change.would_explain):
                 yield suspect, change, mended
@@ -590,12 +600,13 @@ def _run_with(trials: Trials, changes: Sequence[Change]) -> tuple[Set[str], Set[
 @contextmanager
 def _set_on_live_layers(side: Side, changes: Sequence[Change]) -> Iterator[set[str]]:
     """Set what changes ask for as attributes where a layer has such, and yield the paths; a run shows if it counts."""
-    layers = {one.path: layer_at(side.model, one.path) for one in changes if isinstance(side.reader, LayerRebuilder)}
+    rebuilds = isinstance(side.reader, LayerRebuilder)
+    layers = {change.path: layer_at(side.model, change.path) for change in changes if rebuilds}
     with restored_attributes([*layers.values()]):
-        fitting = [one for one in changes if one.path in layers and one.fits(layers[one.path])]
-        for one in fitting:
-            with_attributes(layers[one.path], one.arguments)
-        yield {one.path for one in fitting}
+        fitting = [change for change in changes if change.path in layers and change.fits(layers[change.path])]
+        for change in fitting:
+            with_attributes(layers[change.path], change.arguments)
+        yield {change.path for change in fitting}
 
 
 def _changes(trials: Trials, path: str, findings: Sequence[SettingFinding]) -> list[Change]:

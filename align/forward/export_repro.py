@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from align.core.atomic_files import atomic_folder, atomic_path
-from align.core.dtypes import in_numpy, is_float
 from align.core.layer_scripts import Factory, LayerScript, as_call, leaf_expressions
 from align.core.name_map import SIDES
-from align.core.progress import silent
-from align.core.protocols import LayerScripter, ModelExporter
+from align.core.parameters import in_numpy, is_float
+from align.core.protocols import LayerScripter, ModelExporter, silent
 from align.core.verdicts import ShownResult
 from align.errors import CannotRunError, DestinationError, UsageError, UserCodeError
 from align.forward.compare_forward import compare_forward
@@ -33,17 +32,14 @@ from align.models.user_code import find_function, run_user_code
 from align.traces.module_calls import inputs_of_calls, pair_inputs
 from align.traces.pair_traces import choose_map, map_in_order, pair_traces
 from align.traces.trace_folder import TraceFolder
-from align.words.catalogue import say
-from align.words.message_words import close_names
+from align.words.catalogue import close_names, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from align.core.dtypes import Array
     from align.core.name_map import NameMap, SideOf
-    from align.core.parameters import Shape
-    from align.core.progress import Progress
-    from align.core.protocols import Model
+    from align.core.parameters import Array, Shape
+    from align.core.protocols import Model, Progress
     from align.core.traces import Capture, Measurement, Trace
     from align.forward.forward_result import ForwardComparison
     from align.models.open_side import Side, SideRequest
@@ -113,12 +109,12 @@ def _write(folder: Path, layer: ScriptedLayer, files: LayerFiles) -> ReproSide:
 def _choose(
     sides: tuple[Side, Side],
     inputs: Mapping[str, Array],
-    asked: tuple[str | None, NameMap | Path | str | None],
+    layer_and_map: tuple[str | None, NameMap | Path | str | None],
     kept: Path,
     progress: Progress,
 ) -> tuple[CallPair, TraceFolder]:
     """Compare the models, and return the pair of calls that is asked for with the reference's trace."""
-    layer, given_map = asked
+    layer, given_map = layer_and_map
     first, second = (side.reader.read_parameters(side.model, side.label) for side in sides)
     name_map = choose_map(given_map, (first, second))  # before the run: a MindSpore cell may rename its parameters
     comparison = compare_forward(*sides, inputs=inputs, name_map=given_map, traces=kept, progress=progress)
@@ -253,12 +249,14 @@ class ScriptedLayer:
         """The script's text."""
         forms = self._reader.script_forms
         factory = None if self._constructor else self._factory
-        made = self._constructor or forms.layer_at.format(repr(self._call.module))
+        construction = self._constructor or forms.layer_at.format(repr(self._call.module))
         place = self._call.module or say("repro_script.whole_model")
         title = say("repro_script.title", layer=place, class_name=self._call.class_name, side=self._side.label)
         arguments = as_call(self._seen.given, self._tensor)
         outputs = self._files.output_expressions(self.name)
-        script = LayerScript(title, self.name, made, arguments, outputs, self._dtype, factory, bool(self.weights))
+        script = LayerScript(
+            title, self.name, construction, arguments, outputs, self._dtype, factory, bool(self.weights)
+        )
         return script.write(forms)
 
     def describe(self) -> ReproSide:

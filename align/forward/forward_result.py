@@ -1,6 +1,6 @@
 """A forward comparison as a value: rows, what stands at fault, and whether a fault could have been seen at all.
 
-`align.core.json_data` gives its JSON form, which reports read.
+`align.core.verdicts` gives its JSON form, which reports read.
 """
 
 from __future__ import annotations
@@ -51,6 +51,11 @@ FurtherKind = Literal["neutral values", "other inputs", "other lengths"]
 FurtherOutcome = Literal["aligned", "not aligned", "could not compare"]
 
 
+# What of a tensor is not judged with the rest: elements that a trace did not keep, NaN and Inf that are alike, a part
+# that is judged by itself, what stands at padding.
+LeftOut = Literal["elements", "non-finite", "part", "padding"]
+
+
 @dataclass(frozen=True, slots=True)
 class LayerComparison:
     """One tensor of one paired call: what it differs by, what it may differ by.
@@ -64,6 +69,7 @@ class LayerComparison:
     what the tensor is to the call: in comparisons of dumps also what it was given, its parameters, and gradients.
     `outside` counts the elements that are beyond the limit, NaN on one side only among them, and `samples` are the
     places along the first axis that have such: both where the row is not aligned and judged as a whole, else None, ().
+    `left_out` says what keeps the row from being judged as a whole; the note words it.
     """
 
     order: int
@@ -91,6 +97,7 @@ class LayerComparison:
     part: TensorPart = "output"
     outside: int | None = None
     samples: tuple[int, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def key(self) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.dtypes import rounded_as
+from align.core.parameters import rounded_as
 from align.core.traces import smallest_factor
 from align.core.verdicts import Finding
 from align.errors import CannotRunError, UserCodeError
@@ -32,10 +32,9 @@ from align.words.catalogue import sentence
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence, Set
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.protocols import Inputs, Model
-    from align.core.trace_metadata import CallStart
-    from align.core.traces import Capture
+    from align.core.traces import CallStart, Capture
     from align.forward.forward_result import IsolatedComparison
     from align.forward.isolated_calls import ExpectedCalls, IsolatedTensor
     from align.models.open_side import Side
@@ -116,11 +115,11 @@ def _nearest_before(
     spoiled: set[CallKey], forced: frozenset[CallKey], calls: Mapping[CallKey, IsolatedCall]
 ) -> set[CallKey]:
     """For each of these calls, the last one before it that is given other inputs than the port's."""
-    found = set()
+    nearest = set()
     for key in spoiled:
         before = [one for one in forced if one in calls and calls[one].begun < calls[key].begun]
-        found |= {max(before, key=lambda one: calls[one].begun)} if before else set()
-    return found
+        nearest |= {max(before, key=lambda one: calls[one].begun)} if before else set()
+    return nearest
 
 
 def _is_resized(pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall]) -> bool:
@@ -162,19 +161,21 @@ def settle_doubtful(bench: Bench, calls: Mapping[CallKey, IsolatedCall], way: Is
     """Find the faults, and settle which doubtful modules are at fault themselves."""
     pairs = bench.expected.pairs
     faults = find_faults(pairs, calls, way)
-    doubted = [one for one in faults if _is_doubted(one)]
+    doubted = [fault for fault in faults if _is_doubted(fault)]
     later = _ending_later(bench, calls) if doubted else {}
-    doubted = [one for one in doubted if one.key not in later]
+    doubted = [fault for fault in doubted if fault.key not in later]
     apart = _without_effect(bench, way, doubted, calls)
-    excused = _completed_behind(bench, way, [one for one in doubted if one.key not in apart], calls) | later.keys()
+    excused = (
+        _completed_behind(bench, way, [fault for fault in doubted if fault.key not in apart], calls) | later.keys()
+    )
     if excused or apart:
         faults = find_faults(pairs, calls, way, apart, excused)
     settled = Settled(faults, calls, way)
     for pair in _to_try(pairs, calls, faults, excused)[:MOST_DOUBTFUL_TRIALS]:
         settled = _with_trusted(bench, settled, pair, excused)
     classes = {pair.reference.class_name for pair in pairs if call_key(pair) in later}
-    ending = {call_key(one.pair) for one in settled.faults if one.pair.reference.class_name in classes}
-    return replace(settled, faults=[_where_it_ends(bench, one, settled.calls, ending) for one in settled.faults])
+    ending = {call_key(fault.pair) for fault in settled.faults if fault.pair.reference.class_name in classes}
+    return replace(settled, faults=[_where_it_ends(bench, fault, settled.calls, ending) for fault in settled.faults])
 
 
 def _where_it_ends(bench: Bench, fault: Fault, calls: Mapping[CallKey, IsolatedCall], ending: Set[CallKey]) -> Fault:
@@ -184,11 +185,11 @@ def _where_it_ends(bench: Bench, fault: Fault, calls: Mapping[CallKey, IsolatedC
     goes on with it in code that may be at fault as well: then what this gives to the next call is.
     """
     shown = calls.get(call_key(fault.shown_by)) if fault.shown_by and fault.shown_in == "inputs" else None
-    own = fault.tensor.value
-    if fault.key in ending or shown is None or own is None or fault.shown_by is None:
+    value = fault.tensor.value
+    if fault.key in ending or shown is None or value is None or fault.shown_by is None:
         return _by_its_end(bench, fault) if fault.key in ending else fault
     wrong = [one for one in shown.inputs.values() if one.value is not None]
-    if any(_is_same(one.value, own) for one in wrong):
+    if any(_is_same(one.value, value) for one in wrong):
         return _by_its_end(bench, fault)
     trace = bench.expected.trace
     meant = trace.value(fault.tensor.reference)
@@ -203,26 +204,30 @@ def _is_same(one: Array | None, other: Array) -> bool:
 
 def _ending_later(bench: Bench, calls: Mapping[CallKey, IsolatedCall]) -> dict[CallKey, Capture]:
     """The doubtful calls that are off, but return what the reference gives to a later call: they do more work."""
-    found = {}
+    ending = {}
     for pair in bench.expected.pairs:
         call = calls.get(call_key(pair))
         off = [] if call is None or pair.certain else [one for one in call.outputs.values() if one.factor > 1.0]
         ends = [_given_later(bench, one) for one in off]
         if ends and (end := ends[0]) is not None and None not in ends:
-            found[call_key(pair)] = end
-    return found
+            ending[call_key(pair)] = end
+    return ending
 
 
-def _given_later(bench: Bench, one: IsolatedTensor) -> Capture | None:
+def _given_later(bench: Bench, tensor: IsolatedTensor) -> Capture | None:
     """The reference's input of a later call that a tensor is, within its limit."""
-    if one.value is None or one.limit is None or not rounded_as(one.reference.dtype):
+    if tensor.value is None or tensor.limit is None or not rounded_as(tensor.reference.dtype):
         return None
-    trace, limit = bench.expected.trace, one.limit
-    later = (own for own in trace.inputs if own.order > one.reference.order and prod(own.shape) == one.value.size)
-    for own in later:
-        off = np.abs(trace.value(own).reshape(-1).astype(np.float64) - one.value.reshape(-1))
+    trace, limit = bench.expected.trace, tensor.limit
+    later = (
+        capture
+        for capture in trace.inputs
+        if capture.order > tensor.reference.order and prod(capture.shape) == tensor.value.size
+    )
+    for capture in later:
+        off = np.abs(trace.value(capture).reshape(-1).astype(np.float64) - tensor.value.reshape(-1))
         if off.max() <= limit.max_abs and np.sqrt(np.mean(np.square(off))) <= limit.rmse:
-            return own
+            return capture
     return None
 
 
@@ -231,21 +236,22 @@ def _by_its_end(bench: Bench, fault: Fault) -> Fault:
 
     It ends there, or others of its kind do, so what the reference's counterpart returns is not what it should return.
     """
-    shown, one = fault.shown_by, fault.tensor
-    if not _is_doubted(fault) or shown is None or fault.shown_in != "inputs" or one.value is None:
+    shown, tensor = fault.shown_by, fault.tensor
+    if not _is_doubted(fault) or shown is None or fault.shown_in != "inputs" or tensor.value is None:
         return fault
     given = [
-        own
-        for own in bench.expected.trace.inputs
-        if (own.module, own.call) == (shown.reference.module, shown.reference.call) and own.shape == one.value.shape
+        capture
+        for capture in bench.expected.trace.inputs
+        if (capture.module, capture.call) == (shown.reference.module, shown.reference.call)
+        and capture.shape == tensor.value.shape
     ]
     if len(given) != 1:
         return fault
     meant = bench.expected.trace.value(given[0])
-    measured = measure(meant, one.value)
+    measured = measure(meant, tensor.value)
     limit = limit_for(measured, (given[0].dtype, given[0].dtype), None)
     factor = smallest_factor(measured, limit)
-    return replace(fault, tensor=replace(one, reference=given[0], measurement=measured, limit=limit, factor=factor))
+    return replace(fault, tensor=replace(tensor, reference=given[0], measurement=measured, limit=limit, factor=factor))
 
 
 def _is_doubted(fault: Fault) -> bool:
@@ -256,13 +262,13 @@ def _without_effect(
     bench: Bench, way: IsolationOptions, doubted: Sequence[Fault], calls: Mapping[CallKey, IsolatedCall]
 ) -> frozenset[CallKey]:
     """The doubtful calls of which what is wrong behind them does not depend: it stays whatever they return."""
-    asked = [one for one in doubted if one.shown_by is not None]
-    if not asked:
+    showing = [fault for fault in doubted if fault.shown_by is not None]
+    if not showing:
         return frozenset()
-    run = bench.run(replace(way, trusted=frozenset(one.key for one in asked)))
+    run = bench.run(replace(way, trusted=frozenset(fault.key for fault in showing)))
     if run.failed:
         return frozenset()
-    return frozenset(one.key for one in asked if _shown(one, calls) == _shown(one, run.calls))
+    return frozenset(fault.key for fault in showing if _shown(fault, calls) == _shown(fault, run.calls))
 
 
 def _shown(fault: Fault, calls: Mapping[CallKey, IsolatedCall]) -> dict[str, float]:
@@ -282,15 +288,15 @@ def _to_try(
     named = {fault.key for fault in faults}
     open_faults = [fault for fault in faults if fault.part != "layer" and fault.pair.certain and not fault.made_by]
     last = max((_shows(fault, calls) for fault in open_faults), default=-1)
-    found = []
+    to_try = []
     for pair in pairs:
         key = call_key(pair)
         call = calls.get(key)
         if pair.certain or call is None or key in named or key in excused:
             continue
         if is_off(call) and call.ended <= last and all(one.view is not None for one in call.outputs.values()):
-            found.append(pair)
-    return sorted(found, key=lambda pair: calls[call_key(pair)].ended)
+            to_try.append(pair)
+    return sorted(to_try, key=lambda pair: calls[call_key(pair)].ended)
 
 
 def _shows(fault: Fault, calls: Mapping[CallKey, IsolatedCall]) -> int:
@@ -310,12 +316,12 @@ def _with_trusted(bench: Bench, known: Settled, pair: CallPair, excused: frozens
     if run.failed or key not in run.calls:
         return known
     faults = find_faults(bench.expected.pairs, run.calls, way, way.trusted, excused)
-    before, after = ({(one.key, one.part) for one in found} for found in (known.faults, faults))
+    before, after = ({(fault.key, fault.part) for fault in found} for found in (known.faults, faults))
     if not after < before:
         return known
-    kept = [one for one in known.faults if one.key in way.trusted]
+    kept = [fault for fault in known.faults if fault.key in way.trusted]
     faults = [*faults, *kept, fault_of_module(pair, run.calls[key])]
-    faults.sort(key=lambda one: run.calls[one.key].ended if one.key in run.calls else -1)
+    faults.sort(key=lambda fault: run.calls[fault.key].ended if fault.key in run.calls else -1)
     return Settled(faults, run.calls, way)
 
 
@@ -346,18 +352,15 @@ class _Completed:
 
     @property
     def overwrites(self) -> bool:
-        """As the isolation says."""
         return self._isolation.overwrites
 
     def begin(self, start: CallStart) -> None:
         """Nothing is to be done at the begin of a call."""
 
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Array] | None:
-        """Return what a call is to get instead."""
         return None if "/" in module else self._isolation.enter(module, call, inputs)
 
     def add(self, capture: Capture, value: Array) -> None:
-        """Look at what was returned."""
         if "/" not in capture.module:
             self._isolation.add(capture, value)
             self._ended.add((capture.module, capture.call))
@@ -375,15 +378,14 @@ class _Completed:
         """Nothing is to be done at the end of a call."""
 
     def instead(self, capture: Capture, value: Array) -> Array | None:
-        """Return what a call is to return."""
         return None if "/" in capture.module else self._isolation.instead(capture, value)
 
-    def _is_it(self, one: IsolatedTensor, value: Array) -> bool:
-        meant = self._expected.trace.value(one.reference)
-        if meant.size != value.size or one.limit is None or one.view is None or value.dtype.kind != "f":
+    def _is_it(self, tensor: IsolatedTensor, value: Array) -> bool:
+        meant = self._expected.trace.value(tensor.reference)
+        if meant.size != value.size or tensor.limit is None or tensor.view is None or value.dtype.kind != "f":
             return False
-        turned = one.view.to_candidate(meant).reshape(-1)
-        return bool(np.all(np.abs(turned - value.reshape(-1)) <= one.limit.max_abs))
+        turned = tensor.view.to_candidate(meant).reshape(-1)
+        return bool(np.all(np.abs(turned - value.reshape(-1)) <= tensor.limit.max_abs))
 
 
 # One run of a port with what the reference had in the place of what it makes itself.

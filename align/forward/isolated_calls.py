@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.dtypes import EPSILON, rounded_as
+from align.core.parameters import EPSILON, paths_around, rounded_as
 from align.forward.compare_traces import NO_PADDING, coarser_of, paired_outputs, same_layer
 from align.forward.forward_result import NO_ALLOWANCES
 from align.forward.thresholds import LEAST_ROUNDING_SHARE
@@ -22,14 +22,14 @@ from align.measure.limits import coarsest_dtype, judge_tensor, limit_by_noise
 from align.measure.tensor_statistics import LearnedLayouts, only_layout, sample_values
 from align.measure.thresholds import LEAST_LAYOUT_ELEMENTS
 from align.traces.module_calls import call_key, inputs_of_calls, pair_inputs
-from align.traces.open_trace import noise_of
+from align.traces.open_trace import NoiseMeasurer
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.traces import Capture, Limit, Measurement, Trace
     from align.forward.compare_traces import Padding
     from align.forward.forward_result import Allowances
@@ -116,7 +116,7 @@ class NoiseIsolation:
     """
 
     def __init__(self, ordinary: Trace, dtype: str = "float64") -> None:
-        self._trace, self._dtype = ordinary, dtype
+        self._trace, self._measurer = ordinary, NoiseMeasurer(ordinary, dtype)
         self._inputs = {(one.module, one.call, one.output): one for one in ordinary.inputs}
         self._outputs = {one.key: one for one in ordinary.captures}
         self.noise: dict[str, Measurement] = {}
@@ -143,7 +143,7 @@ class NoiseIsolation:
         return self._trace.value(same) if same is not None and same.shape == value.shape else None
 
     def _note(self, same: Capture, value: Array) -> None:
-        self.noise |= noise_of(same, self._trace.value(same), value, self._dtype)
+        self.noise |= self._measurer.noise_of(same, value)
 
 
 class Isolation:
@@ -314,7 +314,7 @@ def expected_calls(
     """Gather what the reference's run (`trace`) had at each paired call; `noise` is that of each layer alone."""
     inputs = inputs_of_calls(trace)
     modules = {pair.reference.module for pair in pairs}
-    certain = {one.key for pair in pairs if pair.certain for one in pair.reference.outputs}
+    certain = {capture.key for pair in pairs if pair.certain for capture in pair.reference.outputs}
     sure = {(pair.reference.module, pair.reference.call) for pair in pairs if pair.certain}
     return ExpectedCalls(
         trace,
@@ -325,7 +325,9 @@ def expected_calls(
         given={call_key(pair): inputs.get((pair.reference.module, pair.reference.call), []) for pair in pairs},
         returned={b.key: a for pair in pairs for a, b in outputs_of(pair)},
         certain=frozenset(call_key(pair) for pair in pairs if pair.certain),
-        sure=frozenset(certain.union(one.key for one in trace.inputs if (one.module, one.call) in sure)),
+        sure=frozenset(
+            certain.union(capture.key for capture in trace.inputs if (capture.module, capture.call) in sure)
+        ),
         same=frozenset(call_key(pair) for pair in pairs if same_layer(pair)),
         precise=_is_mostly_as_precise(pairs),
         inside=_dtypes_inside(trace, modules),
@@ -360,24 +362,17 @@ def _is_mostly_as_precise(pairs: Sequence[CallPair]) -> bool:
 def _dtypes_inside(reference: Trace, modules: Collection[str]) -> dict[str, str]:
     """The coarsest dtype that each module was given, or that one inside of it returned: what it returns carries it."""
     given = [(one.module, one.dtype) for one in reference.inputs]
-    returned = [(path, one.dtype) for one in reference.captures for path in _around(one.module)]
+    returned = [(path, one.dtype) for one in reference.captures for path in paths_around(one.module)]
     return _coarsest_of((path, dtype) for path, dtype in (*given, *returned) if path in modules)
 
 
 def _dtypes_of_doubtful(reference: Trace, modules: Collection[str], certain: Collection[str]) -> dict[str, str]:
     """The same by what modules inside return whose keys are not `certain`; what is given counts for a layer alone."""
-    outer = {path for one in reference.captures for path in _around(one.module)}
+    outer = {path for one in reference.captures for path in paths_around(one.module)}
     given = [(one.module, one.dtype) for one in reference.inputs if one.module not in outer]
     doubtful = (one for one in reference.captures if one.key not in certain)
-    returned = [(path, one.dtype) for one in doubtful for path in _around(one.module)]
+    returned = [(path, one.dtype) for one in doubtful for path in paths_around(one.module)]
     return _coarsest_of((path, dtype) for path, dtype in (*given, *returned) if path in modules)
-
-
-def _around(module: str) -> Iterator[str]:
-    """The paths of all modules around one; the outermost is the model, ""."""
-    while module:
-        module = module.rpartition(".")[0]
-        yield module
 
 
 def _coarsest_of(dtypes: Iterable[tuple[str, str]]) -> dict[str, str]:

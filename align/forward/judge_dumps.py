@@ -9,11 +9,11 @@ from zlib import crc32
 
 import numpy as np
 
-from align.core.dtypes import EPSILON, is_float
+from align.core.parameters import EPSILON, is_float
 from align.core.traces import Limit, Measurement, smallest_factor
 from align.core.transforms import IDENTITY
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.forward.compare_traces import outcome_of, shapes_differ
+from align.forward.compare_traces import left_out_of, outcome_of, shapes_differ
 from align.forward.forward_result import Culprit, LayerComparison
 from align.forward.relations.layer_relations import explain_layer
 from align.forward.thresholds import GRADIENT_SUM_UNITS
@@ -21,14 +21,14 @@ from align.measure.limits import coarsest_dtype, judge_tensor, limit_for
 from align.measure.measure_arrays import DECADES
 from align.measure.tensor_statistics import summarize_tensor
 from align.rules.layer_rules import role_of, rule_for
-from align.traces.compare_weights import paired_values
+from align.traces.open_trace import paired_values
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from align.core.dtypes import Array
     from align.core.name_map import NameMap, Pairing
+    from align.core.parameters import Array
     from align.core.traces import DumpedTensor, TensorPart, TensorStatistics
     from align.forward.forward_result import Allowances
     from align.forward.relations.relation import Relation
@@ -61,7 +61,8 @@ def judge_dumps(
     if last is not None and last.outcome == "not comparable":
         facts = {"name": named_row(last), "note": last.note}
         return Verdict(Outcome.NOT_COMPARED, sentence("dump_verdict.last_open", **facts), coverage)
-    if last_output is not None and not any(_is_about(row, last_output) for row in rows):
+    outputs = {(row.reference, row.call, row.output) for row in rows if row.part == "output"}
+    if last_output is not None and (last_output.module, last_output.call, last_output.item) not in outputs:
         name = last_output.module or sentence("model_part.model_itself")
         reason = sentence("dump_verdict.last_missing", name=name, class_name=last_output.class_name)
         return Verdict(Outcome.NOT_COMPARED, reason, coverage)
@@ -74,10 +75,6 @@ def _first(wrong: Sequence[LayerComparison]) -> LayerComparison:
     """The first row that differs; a parameter before what its layer returns, which it explains."""
     held = (row for row in wrong if row.part == "parameter" and row.candidate == wrong[0].candidate)
     return next(held, wrong[0]) if wrong[0].part == "output" else wrong[0]
-
-
-def _is_about(row: LayerComparison, one: DumpedTensor) -> bool:
-    return row.part == "output" and (row.reference, row.call, row.output) == (one.module, one.call, one.item)
 
 
 def named_row(row: LayerComparison) -> str:
@@ -130,14 +127,14 @@ def _by_figures(
 ) -> LayerComparison:
     """What figures show of tensors whose checksums, where they are `known`, differ."""
     mine, theirs = pair
-    own, other = _figures(mine), _figures(theirs)
-    if own is None or other is None:
+    reference, candidate = _figures(mine), _figures(theirs)
+    if reference is None or candidate is None:
         key = "dump_row.other_checksum" if known else "dump_row.nothing_dumped"
         return replace(row, note=sentence(key))
-    least = _least_difference(own, other)
+    least = _least_difference(reference, candidate)
     floor = max(floor, (mine.precision + theirs.precision) * least.reference_max)
     limit = raised(limit_for(least, (mine.dtype, theirs.dtype), None), floor)
-    if _one_is_finite(own, other):
+    if _one_is_finite(reference, candidate):
         note = sentence("dump_row.one_is_finite")
         return replace(row, outcome="not aligned", limit=limit, factor=inf, note=note)
     factor = smallest_factor(least, limit)
@@ -169,11 +166,11 @@ def _least_difference(mine: TensorStatistics, theirs: TensorStatistics) -> Measu
     return _measured(0, max(largest, rms), rms, (scale, scale if mine.rms is None else mine.rms))
 
 
-def _equal(row: LayerComparison, one: DumpedTensor) -> LayerComparison:
-    known = _figures(one)
+def _equal(row: LayerComparison, tensor: DumpedTensor) -> LayerComparison:
+    known = _figures(tensor)
     scale = max((abs(size) for size in (known.min, known.max) if size is not None), default=0.0) if known else 0.0
-    measurement = _measured(prod(one.shape), 0.0, 0.0, (scale, (known.rms if known else None) or 0.0))
-    limit = limit_for(measurement, (one.dtype, one.dtype), None)
+    measurement = _measured(prod(tensor.shape), 0.0, 0.0, (scale, (known.rms if known else None) or 0.0))
+    limit = limit_for(measurement, (tensor.dtype, tensor.dtype), None)
     note = sentence("dump_row.same_checksum")
     return replace(row, outcome="aligned", measurement=measurement, limit=limit, factor=0.0, note=note)
 
@@ -187,15 +184,15 @@ def _measured(count: int, largest: float, rms: float, scale: tuple[float, float]
 
 
 def _figures(one: DumpedTensor) -> TensorStatistics | None:
-    """Those of the dump, or of the tensor where that was dumped."""
+    """The figures of the dump, or of the tensor where that was dumped."""
     return one.statistics if one.load is None else summarize_tensor(one.load())
 
 
-def _digest(one: DumpedTensor, other: DumpedTensor) -> str:
+def _digest(tensor: DumpedTensor, other: DumpedTensor) -> str:
     """The checksum of the dump; of a tensor that was dumped, the one that the other side has."""
-    if one.digest or one.load is None or not other.digest.startswith(_CRC):
-        return one.digest
-    return f"{_CRC}{crc32(np.ascontiguousarray(one.load()).tobytes()):08x}"
+    if tensor.digest or tensor.load is None or not other.digest.startswith(_CRC):
+        return tensor.digest
+    return f"{_CRC}{crc32(np.ascontiguousarray(tensor.load()).tobytes()):08x}"
 
 
 # Parameters and their gradients of two dumps, paired by the name map.
@@ -226,25 +223,28 @@ def _judged(
     floor: float,
     allowances: Allowances,
 ) -> LayerComparison:
-    one, other = pair
-    if one.load is None or other.load is None:
-        return judge_figures(row, one, other, floor, same_order=pairing.transform is IDENTITY)
-    meant, held, _ = paired_values(pairing, {pairing.source: one.load()}, {pairing.target: other.load()})
-    if unlike := shapes_differ(meant.shape, held.shape):
+    reference, candidate = pair
+    if reference.load is None or candidate.load is None:
+        return judge_figures(row, reference, candidate, floor, same_order=pairing.transform is IDENTITY)
+    meant, value, _ = paired_values(pairing, {pairing.source: reference.load()}, {pairing.target: candidate.load()})
+    if unlike := shapes_differ(meant.shape, value.shape):
         return replace(row, outcome="not comparable", note=unlike)
 
     def limit_of(measurement: Measurement, label: str) -> Limit | None:
         if label:
             return None
-        limit = limit_for(measurement, (one.dtype, other.dtype), None)
-        return allowances.limit(raised(limit, floor), one.module, other.module)
+        limit = limit_for(measurement, (reference.dtype, candidate.dtype), None)
+        return allowances.limit(raised(limit, floor), reference.module, candidate.module)
 
-    found = judge_tensor(meant, held, limit_of)
-    outcome, note = outcome_of(found)
+    figures = judge_tensor(meant, value, limit_of)
+    outcome, note = outcome_of(figures)
     judged = replace(row, outcome=outcome, note=note)
     if outcome == "not comparable":
         return judged
-    return replace(judged, measurement=found.measurement, limit=found.limit, factor=found.factor)
+    left_out = left_out_of(figures)
+    return replace(
+        judged, measurement=figures.measurement, limit=figures.limit, factor=figures.factor, left_out=left_out
+    )
 
 
 def _floor(sides: Sides, gradient: DumpedTensor) -> float:
@@ -256,11 +256,11 @@ def _floor(sides: Sides, gradient: DumpedTensor) -> float:
     reference = sides[0]
     if not is_float(gradient.dtype):
         return 0.0
-    back = [one for one in reference.by_part.get("output gradient", ()) if one.module == gradient.module]
-    sums = sum(_largest_sum(one, gradient) for one in back)
+    back = [tensor for tensor in reference.by_part.get("output gradient", ()) if tensor.module == gradient.module]
+    sums = sum(_largest_sum(tensor, gradient) for tensor in back)
     if len(gradient.shape) > 1:
-        given = [one for one in reference.by_part.get("input", ()) if one.module == gradient.module]
-        sums *= max((_largest(one) for one in given), default=0.0)
+        given = [tensor for tensor in reference.by_part.get("input", ()) if tensor.module == gradient.module]
+        sums *= max((_largest(tensor) for tensor in given), default=0.0)
     return GRADIENT_SUM_UNITS * EPSILON[coarsest_dtype(gradient.dtype)] * sums
 
 
@@ -285,33 +285,33 @@ def _largest_sum(back: DumpedTensor, gradient: DumpedTensor) -> float:
     return max(float(sizes.sum(axis=tuple(one for one in range(sizes.ndim) if one != axis)).max()) for axis in axes)
 
 
-def _largest(one: DumpedTensor) -> float:
-    if not one.item.isdecimal() or not is_float(one.dtype):
+def _largest(tensor: DumpedTensor) -> float:
+    if not tensor.item.isdecimal() or not is_float(tensor.dtype):
         return 0.0
-    if one.load is not None:
-        return float(np.abs(one.load()).max(initial=0.0))
-    known = (one.statistics.min, one.statistics.max) if one.statistics else ()
+    if tensor.load is not None:
+        return float(np.abs(tensor.load()).max(initial=0.0))
+    known = (tensor.statistics.min, tensor.statistics.max) if tensor.statistics else ()
     return max((abs(value) for value in known if value is not None), default=0.0)
 
 
-def _row(one: DumpedTensor, other: DumpedTensor, part: TensorPart) -> LayerComparison:
+def _row(reference: DumpedTensor, candidate: DumpedTensor, part: TensorPart) -> LayerComparison:
     return LayerComparison(
-        order=one.order,
-        reference=one.module,
-        candidate=other.module,
-        reference_class=one.class_name,
-        candidate_class=other.class_name,
-        call=one.call,
-        output=one.item,
-        reference_shape=one.shape,
-        candidate_shape=other.shape,
-        reference_dtype=one.dtype,
-        candidate_dtype=other.dtype,
+        order=reference.order,
+        reference=reference.module,
+        candidate=candidate.module,
+        reference_class=reference.class_name,
+        candidate_class=candidate.class_name,
+        call=reference.call,
+        output=reference.item,
+        reference_shape=reference.shape,
+        candidate_shape=candidate.shape,
+        reference_dtype=reference.dtype,
+        candidate_dtype=candidate.dtype,
         outcome="not comparable",
         measurement=None,
         limit=None,
         factor=None,
-        depth=one.depth,
+        depth=reference.depth,
         part=part,
     )
 
@@ -330,19 +330,16 @@ def find_dump_culprits(rows: Sequence[LayerComparison], sides: tuple[DumpedSide,
     for row in rows:
         if row.part in ("output", "input", "parameter"):
             by_call.setdefault((row.candidate, row.call if row.part != "parameter" else 0), []).append(row)
-    found: list[Culprit] = []
+    culprits: list[Culprit] = []
     for (module, call), own in by_call.items():
         wrong = [row for row in own if row.part == "output" and row.outcome == "not aligned" and row.certain]
         given = [row for row in own if row.part == "input"]
         held = [row for row in by_call.get((module, 0), ()) if row.part == "parameter"]
         right = bool(given) and all(row.outcome == "aligned" for row in (*given, *held))
-        if wrong and right and not any(_is_inside(one, module) for one in found):
-            found.append(_culprit(wrong[0], sides, call))
-    return tuple(found)
-
-
-def _is_inside(one: Culprit, module: str) -> bool:
-    return not module or one.candidate.startswith((f"{module}.", f"{module}/"))
+        inside = any(not module or one.candidate.startswith((f"{module}.", f"{module}/")) for one in culprits)
+        if wrong and right and not inside:
+            culprits.append(_culprit(wrong[0], sides, call))
+    return tuple(culprits)
 
 
 def _culprit(row: LayerComparison, sides: tuple[DumpedSide, DumpedSide], call: int) -> Culprit:
@@ -394,7 +391,6 @@ def _given(side: DumpedSide, path: str, call: int) -> dict[str, Array]:
 
 
 def _parameters(side: DumpedSide, path: str) -> dict[str, Array]:
-    """Parameters of a layer by their roles."""
     classes = next((one.classes for one in side.parameters.modules if one.path == path), ())
     own = (one for one in side.by_part.get("parameter", ()) if one.module == path and one.load is not None)
     return {role_of(classes, one.item) or one.item: one.load() for one in own if one.load is not None}

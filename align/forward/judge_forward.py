@@ -7,42 +7,55 @@ taken out of it, with what only carries that on; a precision that the user requi
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from dataclasses import dataclass, replace
-from math import prod, sqrt
+from functools import partial
+from math import inf, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.dtypes import EPSILON, rounded_as
+from align.core.parameters import EPSILON, rounded_as
 from align.core.traces import smallest_factor
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.errors import NothingInCommonError, UnusedPatternsError, UserCodeError
-from align.forward.forward_result import AcceptedLayers, ParameterPower, PortFailure, UnseenModule, matches_glob
+from align.forward.compare_traces import compare_traces, paired_outputs
+from align.forward.forward_result import (
+    AcceptedLayers,
+    PortFailure,
+    UnseenModule,
+    WitnessComparison,
+    WitnessedLayer,
+    matches_glob,
+)
+from align.forward.run_both_models import trace_run
 from align.forward.thresholds import (
-    LEAST_POWER_LIMIT,
     MOST_LISTED_PLACES,
-    MOST_POWER_RUNS,
     MOST_PROBE_RUNS,
     MOST_UNSEEN_PARAMETERS,
-    NO_GRADIENT,
-    SUSPECT_PARAMETER_MOVE,
-    WEAK_CHANGE,
+    NEARER_THAN_WITNESS,
+    SQUARED_PIECE,
 )
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
-from align.traces.compare_weights import CODE as NEVER_GIVEN
+from align.measure.tensor_statistics import find_permuted_layout
+from align.models.inputs import MadeArrays, SpilledArrays, run_fitted
+from align.models.open_side import live_values, put_values
+from align.names.map_result import followed_side
+from align.traces.open_trace import CODE as NEVER_GIVEN
 from align.traces.open_trace import own_elements, uncalled_modules
-from align.words.catalogue import sentence
-from align.words.message_words import close_names
+from align.traces.pair_traces import choose_map, map_in_order, pair_traces
+from align.traces.trace_folder import TraceFolder
+from align.words.catalogue import close_names, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from align.core.dtypes import Array
     from align.core.name_map import SideOf
-    from align.core.parameters import ParameterSet
+    from align.core.parameters import Array, ParameterSet
     from align.core.protocols import Inputs
     from align.core.traces import Capture, Limit, Trace
     from align.errors import ModelFailedError
@@ -50,10 +63,12 @@ if TYPE_CHECKING:
         AcceptedDeviation,
         Allowances,
         Culprit,
+        Deviates,
+        ForwardComparison,
         LayerComparison,
-        ParameterState,
         UnseenState,
     )
+    from align.forward.run_both_models import BothRuns
     from align.models.open_side import Side
     from align.traces.module_calls import CallPair, CallPairs, UnpairedLayer
 
@@ -80,8 +95,8 @@ def judge_forward(
         what,
         len(compared),
         len(layers) - len(compared),
-        sum(one.side == "reference" for one in unpaired),
-        sum(one.side == "candidate" for one in unpaired),
+        sum(layer.side == "reference" for layer in unpaired),
+        sum(layer.side == "candidate" for layer in unpaired),
     )
     errors = [finding for finding in findings if finding.severity == "error"]
     never_given = next((finding for finding in errors if finding.code == NEVER_GIVEN), None)
@@ -101,7 +116,7 @@ def judge_forward(
         return Verdict(Outcome.NOT_ALIGNED, _errors(errors), coverage)
     outputs = [layer for layer in layers if not layer.reference and not _is_empty_on_both(layer)]
     if not compared or not outputs or any(layer.outcome == "not comparable" for layer in outputs):
-        note = next((one.note for one in outputs if one.outcome == "not comparable" and one.note), "")
+        note = next((layer.note for layer in outputs if layer.outcome == "not comparable" and layer.note), "")
         key = "forward_verdict.outputs_not_compared" if compared else "forward_verdict.no_layer_compared"
         return Verdict(Outcome.NOT_COMPARED, sentence(key, note=note), coverage)
     accepted = sum(layer.outcome == "accepted" for layer in layers)
@@ -236,23 +251,26 @@ def accept_deviations(
     """Call accepted what the user accepts, and what is right alone after it if nothing else is at fault."""
     listed = [_listed(one, layers) for one in accepted]
     left = tuple(one for one in culprits if not _reason(one, accepted))
-    judged = [
-        replace(row, outcome="accepted", note=reason) if (reason := _off(row, accepted)) else row for row in layers
-    ]
+    judged = [_accepted(row, reason) if (reason := _off(row, accepted)) else row for row in layers]
     first = next((place for place, row in enumerate(judged) if row.outcome == "accepted"), len(judged))
     if not left:
         carried = sentence("forward_note.carries_accepted_on")
-        judged[first:] = [
-            replace(row, outcome="accepted", note=carried) if _is_carried(row) else row for row in judged[first:]
-        ]
+        judged[first:] = [_accepted(row, carried) if _is_carried(row) else row for row in judged[first:]]
     return Deviations(tuple(judged), left, tuple(listed))
 
 
-def _listed(one: AcceptedDeviation, layers: Sequence[LayerComparison]) -> AcceptedLayers:
-    off = [row for row in layers if _off(row, [one])]
+def _accepted(row: LayerComparison, note: str) -> LayerComparison:
+    return replace(row, outcome="accepted", note=note, left_out=())
+
+
+def _listed(deviation: AcceptedDeviation, layers: Sequence[LayerComparison]) -> AcceptedLayers:
+    off = [row for row in layers if _off(row, [deviation])]
     factors = [row.factor for row in off if row.factor is not None]
     return AcceptedLayers(
-        one.layers, one.reason, tuple(dict.fromkeys(row.candidate for row in off)), max(factors, default=None)
+        deviation.layers,
+        deviation.reason,
+        tuple(dict.fromkeys(row.candidate for row in off)),
+        max(factors, default=None),
     )
 
 
@@ -314,22 +332,22 @@ def unseen_modules(side: SideOf, parameters: ParameterSet, trace: Trace) -> tupl
 def unseen_findings(unseen: Iterable[UnseenModule], label: str) -> Iterator[Finding]:
     """One finding for each state, which names the first modules and counts all."""
     for state, key in _KEYS.items():
-        own = [one for one in unseen if one.state == state]
-        if own:
-            listed = [f"{one.module} ({one.class_name})" for one in own[:MOST_LISTED_PLACES]]
-            message = sentence(key, count=len(own), modules=listed, more=len(own) - len(listed))
-            facts: dict[str, float | int | str] = {"elements": sum(one.elements for one in own)}
+        modules = [module for module in unseen if module.state == state]
+        if modules:
+            listed = [f"{module.module} ({module.class_name})" for module in modules[:MOST_LISTED_PLACES]]
+            message = sentence(key, count=len(modules), modules=listed, more=len(modules) - len(listed))
+            facts: dict[str, float | int | str] = {"elements": sum(module.elements for module in modules)}
             yield Finding(f"modules-{state.replace(' ', '-')}", "warning", label, message, facts)
 
 
 def with_unseen(verdict: Verdict, unseen: Sequence[UnseenModule], sides: Iterable[ParameterSet]) -> Verdict:
     """The verdict, with "aligned" taken back where most parameters of a side are in modules that were not seen."""
     for side, parameters in zip(("reference", "candidate"), sides, strict=True):
-        own = [one for one in unseen if one.side == side]
-        hidden = sum(one.elements for one in own)
+        modules = [module for module in unseen if module.side == side]
+        hidden = sum(module.elements for module in modules)
         share = hidden / max(sum(own_elements(module, parameters) for module in parameters.modules), 1)
         if verdict.outcome is Outcome.ALIGNED and share > MOST_UNSEEN_PARAMETERS:
-            names = [one.module for one in own]
+            names = [module.module for module in modules]
             reason = sentence("forward_verdict.modules_unseen", share=share, side=side, modules=names)
             return replace(verdict, outcome=Outcome.NOT_COMPARED, reason=reason)
     return verdict
@@ -358,23 +376,23 @@ class _Probe:
     def __init__(self, side: Side, inputs: Inputs, trace: Trace, parameters: ParameterSet) -> None:
         self._side, self._inputs, self._trace, self._parameters = side, inputs, trace, parameters
         self._modules = {module.path: module for module in parameters.modules}
-        self._values = side.reader.read_values(side.model)
 
     def state(self, modules: Sequence[UnseenModule]) -> UnseenState:
         """What a run says of these modules, all changed together."""
-        reader, known = self._side.reader, self._parameters.by_name
+        known = self._parameters.by_name
         names = {name for one in modules for name in self._modules[one.module].parameters}
-        masks = {name: self._values[name] == self._values[name] for name in names & self._values.keys()}
-        new = perturb_elements(self._values, masks)
-        first = {name: known[name].tied_to or name for name in self._values}
+        values = live_values(self._side)
+        new = perturb_elements(values, {name: values[name] == values[name] for name in sorted(names & values.keys())})
+        changed = {name: known[name].tied_to or name for name in values if (known[name].tied_to or name) in new}
+        before = SpilledArrays({name: values[name] for name in changed})
         sink = _ChangedOutputs(self._trace)
-        reader.load_values(self._side.model, {name: new[first[name]] for name in self._values})
+        put_values(self._side, MadeArrays({name: partial(new.__getitem__, first) for name, first in changed.items()}))
         try:
             self._side.runner.run(self._side.model, self._inputs, sink)
         except UserCodeError:
             return "not seen"
         finally:
-            reader.load_values(self._side.model, self._values)
+            put_values(self._side, before, tuple(values))
         return "bypassed" if sink.changed else "never called"
 
 
@@ -387,7 +405,6 @@ class _ChangedOutputs:
         self.changed = False
 
     def add(self, capture: Capture, value: Array) -> None:
-        """Compare one capture."""
         same = self._earlier.get(capture.key)
         if self.changed or same is None:
             return
@@ -398,86 +415,157 @@ class _ChangedOutputs:
         return smallest_factor(measurement, limit_for(measurement, (same.dtype, same.dtype), None))
 
 
-# Which parameters compared tensors show, and from which change on: suspects by gradient, condemned by a run.
-#
-# One backward pass from a random mix of all compared tensors, each in units of its limit, gives the root of the sum
-# of squares of what a change moves. The largest is at least that divided by the root of the number of tensors: from
-# there on a change shows. Where no gradient arrives it need not show, but may: a router chooses without one. So
-# suspects are changed, and run.
-
 _SEED = 1  # no limit: of its own generator
 
 
-def tensor_scales(trace: Trace, limits: Mapping[str, Limit]) -> dict[str, float]:
-    """Scale of each compared tensor by its key: in that unit its difference has length 1 at the limit."""
-    compared = [capture for capture in trace.captures if capture.key in limits and rounded_as(capture.dtype)]
-    return {c.key: (limits[c.key].rmse or LEAST_POWER_LIMIT) * sqrt(prod(c.shape)) for c in compared if prod(c.shape)}
+def perturb_elements(values: Mapping[str, Array], masks: Mapping[str, NDArray[np.bool_]]) -> MutableMapping[str, Array]:
+    """Those values that have masks, with the masked elements changed at random by the size of their parameter."""
+    generator, changed = np.random.default_rng(_SEED), SpilledArrays()
+    for name, mask in masks.items():
+        value = values[name]
+        steps = parameter_rms(value) * generator.standard_normal(mask.shape)
+        changed[name] = np.where(mask, value + steps, value).astype(value.dtype)
+    return changed
 
 
 def parameter_rms(value: Array) -> float:
     """Root mean square of a parameter; 1 for one that is all zero or empty, of which no change is relative."""
-    return float(np.sqrt(np.mean(np.square(np.abs(value).astype(np.float64))))) or 1.0 if value.size else 1.0
+    return sqrt(sum_of_squares(value) / value.size) or 1.0 if value.size else 1.0
 
 
-def suspect_elements(values: Mapping[str, Array], gradients: Mapping[str, Array]) -> dict[str, NDArray[np.bool_]]:
-    """Mask, by parameter, of the elements that seem to move nothing, for parameters that have such."""
-    masks = {name: _seems_blind(np.abs(gradient), parameter_rms(values[name])) for name, gradient in gradients.items()}
-    return {name: mask for name, mask in masks.items() if mask.any()}
+def sum_of_squares(value: Array) -> float:
+    """The sum of squares of magnitudes, in float64, piece by piece."""
+    flat = value.reshape(-1)
+    pieces = (flat[start : start + SQUARED_PIECE] for start in range(0, flat.size, SQUARED_PIECE))
+    return sum(float(np.square(np.abs(piece).astype(np.float64)).sum()) for piece in pieces)
 
 
-def _seems_blind(gradient: Array, size: float) -> NDArray[np.bool_]:
-    largest = float(gradient.max(initial=0.0))
-    threshold = largest if largest * size < SUSPECT_PARAMETER_MOVE else largest * NO_GRADIENT * (gradient.ndim == 1)
-    blind: NDArray[np.bool_] = gradient <= threshold
-    return blind
+# A third side beside reference and candidate: at each layer, which of the three deviates from the other two.
+#
+# All three differences of a layer are held against one limit, that of the layer between reference and candidate,
+# which comes from the reference's noise. Two sides that agree are right by majority. Where no two do, the third
+# deviates if two are far nearer to each other than either is to it.
+
+_NOBODY = ("none", "unclear")
 
 
-def perturb_elements(values: Mapping[str, Array], masks: Mapping[str, NDArray[np.bool_]]) -> dict[str, Array]:
-    """The values with the masked elements changed at random by the size of their parameter."""
-    generator = np.random.default_rng(_SEED)
-    steps = {name: parameter_rms(values[name]) * generator.standard_normal(mask.shape) for name, mask in masks.items()}
-    return {
-        name: np.where(masks[name], value + steps[name], value).astype(value.dtype) if name in masks else value
-        for name, value in values.items()
-    }
+def compare_witness(
+    sides: tuple[Side, Side], witness: Side, run: BothRuns, calls: CallPairs, layers: Sequence[LayerComparison]
+) -> WitnessComparison:
+    """Run the witness on the reference's inputs and hold its layers against those of both sides.
+
+    `calls` pair reference and candidate, `layers` are their rows. The trace of the witness is kept beside theirs.
+    Raises ModelFailedError if the witness fails, and NothingInCommonError if no layer of it pairs with the reference's.
+    """
+    seen = _Three(run, _run_witness(sides[0], witness, run), calls)
+    rows = [found for row in layers if (found := seen.row(row)) is not None]
+    judged = sum(row.limit is not None for row in layers)
+    first = next((place for place, one in enumerate(rows) if one.deviates not in _NOBODY), None)
+    return WitnessComparison(witness.label, tuple(rows), first, judged - len(rows), _conclusion(rows, first))
 
 
-def names_without_effect(names: Sequence[str], has_effect: Callable[[Sequence[str]], bool]) -> set[str]:
-    """All names, if they have no effect together, else those of each half; MOST_POWER_RUNS trials at most."""
-    found: set[str] = set()
-    groups = [names]
-    for _ in range(MOST_POWER_RUNS):
-        if not groups:
-            break
-        group = groups.pop(0)
-        if group and has_effect(group):
-            half = len(group) // 2
-            groups += [group[:half], group[half:]] if half else []
-        else:
-            found |= set(group)
-    return found
+def without_witness(result: ForwardComparison) -> ForwardComparison:
+    """The result of a candidate that failed, which says that the witness was not run."""
+    note = Finding("witness-not-run", "note", result.candidate, sentence("witness.not_run"))
+    return replace(result, findings=(*result.findings, note))
 
 
-def parameter_powers(
-    values: Mapping[str, Array],
-    gradients: Mapping[str, Array],
-    blind: Mapping[str, NDArray[np.bool_]],
-    tensors: int,
-) -> Iterator[ParameterPower]:
-    """Yield one row for each parameter with elements; `tensors` is the number of compared ones."""
-    for name, gradient in gradients.items():
-        if gradient.size:
-            moved = parameter_rms(values[name]) * float(np.linalg.norm(gradient))
-            shows_at = sqrt(tensors) / moved if moved > SUSPECT_PARAMETER_MOVE else None
-            count = int(np.count_nonzero(blind[name])) if name in blind else 0
-            yield ParameterPower(name, gradient.size, count, shows_at, _state(count, gradient.size, shows_at))
+@dataclass(frozen=True, slots=True)
+class _Witnessed:
+    """The trace of the witness, its rows against the reference, and its captures by the reference's keys."""
+
+    trace: Trace
+    rows: Mapping[str, LayerComparison]
+    captures: Mapping[str, Capture]
 
 
-def _state(blind: int, elements: int, shows_at: float | None) -> ParameterState:
-    if blind == elements:
-        return "blind"
-    if shows_at is None:
-        return "unknown"
-    if shows_at > WEAK_CHANGE:
-        return "weakly seen"
-    return "partly blind" if blind else "seen"
+def _run_witness(reference: Side, witness: Side, run: BothRuns) -> _Witnessed:
+    witness = followed_side(witness, reference)
+    folder: Path = run.reference.folder.with_name("witness")
+    run_fitted(witness, run.inputs[0], partial(trace_run, witness, folder))
+    traces = run.reference, TraceFolder(folder)
+    both = (
+        reference.reader.read_parameters(reference.model, reference.label),
+        witness.reader.read_parameters(witness.model, witness.label),
+    )
+    name_map = choose_map(None, both)
+    if not name_map.complete:
+        name_map = map_in_order(traces, both, name_map)
+    pairs = pair_traces(traces, both, name_map)
+    rows = compare_traces(*traces, pairs.pairs, run.noise.accumulated, padding=run.padding)
+    return _Witnessed(traces[1], {row.key: row for row in rows}, _captures(pairs))
+
+
+def _captures(pairs: CallPairs) -> dict[str, Capture]:
+    """What stands for each tensor of the reference, by its key."""
+    both = (found for pair in pairs.pairs for found in paired_outputs(pair.reference, pair.candidate))
+    return {mine.key: theirs for mine, theirs, unlike in both if not unlike or mine.module}
+
+
+class _Three:
+    """The three traces, and a row for each layer that all of them have."""
+
+    def __init__(self, run: BothRuns, witness: _Witnessed, calls: CallPairs) -> None:
+        self._run, self._witness = run, witness
+        self._candidates = _captures(calls)
+        self._references = {one.key: one for one in run.reference.captures}
+
+    def row(self, row: LayerComparison) -> WitnessedLayer | None:
+        """Who deviates at one layer; None where it was not judged, or the witness has none such."""
+        other = self._witness.rows.get(row.key)
+        if row.limit is None or row.factor is None or other is None or other.limit is None or other.factor is None:
+            return None
+        between = self._between(row.key, row.limit)
+        if between is None:
+            return None
+        factors = row.factor, other.factor, between
+        return WitnessedLayer(
+            row.reference, row.candidate, other.candidate, row.call, row.output, who_deviates(*factors), *factors
+        )
+
+    def _between(self, key: str, limit: Limit) -> float | None:
+        """The difference of candidate and witness, as a multiple of the limit."""
+        mine, candidate, witness = (
+            group.get(key) for group in (self._references, self._candidates, self._witness.captures)
+        )
+        if mine is None or candidate is None or witness is None:
+            return None
+        value = self._run.reference.value(mine)
+        left = _laid_out(value, self._run.candidate.value(candidate))
+        right = _laid_out(value, self._witness.trace.value(witness))
+        return None if left is None or right is None else smallest_factor(measure(left, right), limit)
+
+
+def _laid_out(reference: Array, value: Array) -> Array | None:
+    view = find_permuted_layout(reference, value)
+    return None if view is None else view.to_reference(value)
+
+
+def who_deviates(candidate: float, witness: float, between: float) -> Deviates:
+    """Which side deviates, by the factors of reference and candidate, reference and witness, candidate and witness.
+
+    >>> who_deviates(0.3, 40.0, 41.0), who_deviates(40.0, 0.3, 41.0), who_deviates(40.0, 41.0, 0.3)
+    ('witness', 'candidate', 'reference')
+    """
+    factors: dict[Deviates, float] = {"witness": candidate, "candidate": witness, "reference": between}
+    agree = [third for third, factor in factors.items() if factor <= 1.0]
+    if len(agree) == len(factors):
+        return "none"
+    if len(agree) > 1:
+        return "unclear"
+    third = agree[0] if agree else min(factors, key=lambda one: factors[one])
+    others = min(factor for one, factor in factors.items() if one != third)
+    nearer = factors[third] < inf and factors[third] * NEARER_THAN_WITNESS <= others
+    return third if agree or nearer else "all"
+
+
+def _conclusion(rows: Sequence[WitnessedLayer], first: int | None) -> str:
+    if not rows:
+        return sentence("witness.nothing")
+    counts = Counter(row.deviates for row in rows)
+    if first is None:
+        key = "witness.unclear" if counts["unclear"] else "witness.none"
+        return sentence(key, count=len(rows), unclear=counts["unclear"])
+    who = rows[first].deviates
+    layer = rows[first].reference or sentence("model_part.model_itself")
+    return sentence(f"witness.{who}", layer=layer, count=counts[who], total=len(rows))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from align.core.dtypes import rounded_as
+from align.core.parameters import rounded_as
 from align.core.traces import capture_key
 from align.forward.compare_traces import outcome_of
 from align.forward.forward_result import IsolatedComparison
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.forward.forward_result import IsolatedOutcome, Part
     from align.forward.isolated_calls import IsolatedCall, IsolatedTensor, IsolationOptions
     from align.traces.module_calls import Call, CallKey, CallPair
@@ -72,10 +72,7 @@ class Fault:
 
 
 def calls_to_force(
-    pairs: Iterable[CallPair],
-    calls: Mapping[CallKey, IsolatedCall],
-    way: IsolationOptions,
-    helpless: Set[CallKey],
+    pairs: Iterable[CallPair], calls: Mapping[CallKey, IsolatedCall], way: IsolationOptions, helpless: Set[CallKey]
 ) -> set[CallKey]:
     """Calls that are off, and that the port gives something else than the reference does: it may be that alone.
 
@@ -173,14 +170,14 @@ class _Run:
         another form.
         """
         named = {fault.key for fault in faults}
-        found: list[Fault] = []
+        hidden: list[Fault] = []
         for pair, call in self._seen:
             key = call_key(pair)
             inside = any(_holds(self._calls, key, one.key) and one.part != "inputs" for one in faults)
             if inside and key not in named and not is_off(call) and _is_given_wrong_data(call):
-                explained = any(_holds(self._calls, one.key, key) for one in found) or self._begins_right(key)
-                found += [] if explained else [self._wrong_inputs(pair, call)]
-        return found
+                explained = any(_holds(self._calls, one.key, key) for one in hidden) or self._begins_right(key)
+                hidden += [] if explained else [self._wrong_inputs(pair, call)]
+        return hidden
 
     def _begins_right(self, key: CallKey) -> bool:
         """Tell whether the inputs of the first call inside could be compared, so that they speak for themselves."""
@@ -203,7 +200,8 @@ class _Run:
             if factor > 1.0:  # it would be at fault itself
                 return fault
             if factor < DRIFT_SHARE * fault.tensor.factor:
-                jumped = begins is not None and factor < DRIFT_SHARE * _inputs_factor(self._calls, begins)
+                share = 0.0 if begins is None else self._calls[call_key(begins)].inputs_factor or 0.0
+                jumped = begins is not None and factor < DRIFT_SHARE * share
                 return replace(fault, begins=begins) if jumped else fault
             begins = pair
         return fault
@@ -263,7 +261,6 @@ def _part(pair: CallPair, call: IsolatedCall) -> Part:
 
 
 def _holds(calls: Mapping[CallKey, IsolatedCall], outer: CallKey, inner: CallKey) -> bool:
-    """Tell whether one call was made inside another one."""
     inside = calls[outer].begun <= calls[inner].begun and calls[inner].ended <= calls[outer].ended
     return inside and inner[0].startswith(f"{outer[0]}.")
 
@@ -307,7 +304,7 @@ def unpaired_before(fault: Fault, calls: Mapping[CallKey, IsolatedCall]) -> list
     given, own = fault.part == "inputs", calls[fault.key]
     shows = own.begun if given else own.ended
     right = [key for key, call in calls.items() if call.outputs and not is_off(call) and call.ended <= shows]
-    found = [
+    layers = [
         (call.ended, key)
         for key, call in calls.items()
         if call.samples
@@ -315,7 +312,7 @@ def unpaired_before(fault: Fault, calls: Mapping[CallKey, IsolatedCall]) -> list
         and (call.ended <= shows if given else _holds(calls, fault.key, key))
         and not any(_holds(calls, around, key) for around in right)
     ]
-    return list(dict.fromkeys(path for _, (path, _) in sorted(found, reverse=True)))
+    return list(dict.fromkeys(path for _, (path, _) in sorted(layers, reverse=True)))
 
 
 def _is_among(sample: NDArray[np.float64], others: Sequence[NDArray[np.float64]]) -> bool:
@@ -327,7 +324,7 @@ def isolated_comparisons(
 ) -> dict[str, IsolatedComparison]:
     """Each output judged alone, by the key of the reference's capture."""
     blamed = {fault.key for fault in faults}
-    found = {}
+    comparisons = {}
     for pair in pairs:
         call = calls.get(call_key(pair))
         for key, alone in call.outputs.items() if call else ():
@@ -338,10 +335,10 @@ def isolated_comparisons(
                 outcome, note, factor = "not comparable", sentence("forward_note.next_given_right"), None
             mine = alone.reference
             row = capture_key(pair.reference.module, mine.call, "") if mine.role == "input" else key
-            found[row] = IsolatedComparison(
+            comparisons[row] = IsolatedComparison(
                 outcome, alone.measurement, alone.limit, factor, call.inputs_factor if call else None, note
             )
-    return found
+    return comparisons
 
 
 def _outcome(alone: IsolatedTensor) -> tuple[IsolatedOutcome, str]:
@@ -353,10 +350,6 @@ def _outcome(alone: IsolatedTensor) -> tuple[IsolatedOutcome, str]:
 def has_wrong_inputs(call: IsolatedCall) -> bool:
     """Tell whether the port gives a call something else than the reference does."""
     return (call.inputs_factor or 0.0) > 1.0
-
-
-def _inputs_factor(calls: Mapping[CallKey, IsolatedCall], pair: CallPair) -> float:
-    return calls[call_key(pair)].inputs_factor or 0.0
 
 
 def _is_given_wrong_data(call: IsolatedCall) -> bool:

@@ -19,49 +19,50 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.dtypes import is_float
+from align.core.parameters import is_float, rounded_as
 from align.core.protocols import Differentiator, OriginFollower
 from align.core.traces import smallest_factor
 from align.core.verdicts import Outcome
 from align.errors import CannotRunError, UserCodeError
-from align.forward.forward_result import OutputPower, Power
-from align.forward.judge_forward import (
-    names_without_effect,
-    parameter_powers,
-    perturb_elements,
-    suspect_elements,
-    tensor_scales,
-)
+from align.forward.forward_result import OutputPower, ParameterPower, Power
+from align.forward.judge_forward import parameter_rms, perturb_elements, sum_of_squares
 from align.forward.run_both_models import measure_noise, trace_run
 from align.forward.thresholds import (
     LARGEST_NEUTRAL_DRAW,
     LEAST_COPIED_ELEMENTS,
+    LEAST_POWER_LIMIT,
     LEAST_SATURATED_ELEMENTS,
     MOST_INPUTS_ALONE,
+    MOST_POWER_RUNS,
     NEUTRAL_SCALE_SHARE,
+    NO_GRADIENT,
     SATURATED_SHARE,
     SMALL_CONSTANT,
+    SUSPECT_PARAMETER_MOVE,
+    WEAK_CHANGE,
 )
 from align.measure.limits import limit_for, rounding_limit, slices_of
 from align.measure.measure_arrays import measure
 from align.measure.tensor_statistics import drawn_from, is_structure
-from align.models.inputs import batches_from_names, named_arrays, read_batches, run_fitted
-from align.models.open_side import Side, fill_in_order, open_side
+from align.models.inputs import MadeArrays, SpilledArrays, batches_from_names, named_arrays, read_batches, run_fitted
+from align.models.open_side import Side, live_values, open_side, put_values
+from align.models.user_code import sample
 from align.rules.layer_rules import role_of
-from align.traces.compare_weights import compare_weights, expected_weights
+from align.traces.open_trace import compare_weights, expected_weights
 from align.traces.trace_folder import TraceFolder
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from align.core.dtypes import Array
+    from numpy.typing import NDArray
+
     from align.core.name_map import NameMap
-    from align.core.parameters import Parameter, ParameterSet
+    from align.core.parameters import Array, Parameter, ParameterSet
     from align.core.protocols import Inputs, Model
     from align.core.traces import Capture, Limit, Trace
     from align.core.verdicts import Verdict
-    from align.forward.forward_result import OutputState, ParameterPower
+    from align.forward.forward_result import OutputState, ParameterState
     from align.models.inputs import InputsSource
 
 
@@ -84,7 +85,7 @@ def measure_power(side: str | Model | Side, inputs: InputsSource) -> Power:
     with tempfile.TemporaryDirectory(prefix="align-") as folder:
         arrays = run_fitted(opened, read_batches(inputs), partial(trace_run, opened, Path(folder)))
         trace = TraceFolder(Path(folder))
-        neutral = neutral_parameters(parameters, opened.reader.read_values(opened.model))
+        neutral = neutral_parameters(parameters, live_values(opened))
         return power_of(opened, arrays, trace, _own_limits(opened, arrays, trace), neutral)
 
 
@@ -111,11 +112,11 @@ def power_of(
         unmeasured["parameters"] = error.message
     of_model = {capture.key for capture in trace.captures if not capture.module}
     moved = {name: [run[key] for key in of_model & run.keys()] for name, run in runs.items()}
-    unmeasured |= {name: sentence("power_note.no_limit") for name, own in moved.items() if not own}
+    unmeasured |= {name: sentence("power_note.no_limit") for name, movements in moved.items() if not movements}
     return Power(
         tuple(output_powers(trace, limits, [*runs.values()])),
         parameters,
-        {name: max(own) for name, own in moved.items() if own},
+        {name: max(movements) for name, movements in moved.items() if movements},
         unmeasured,
         dict(neutral),
     )
@@ -126,11 +127,11 @@ def answers_alike(side: Side, inputs: Inputs, trace: Trace) -> bool:
 
     `trace` is that of its ordinary run.
     """
-    own = named_arrays(inputs)
-    others = unrelated_inputs(own)
+    arrays = named_arrays(inputs)
+    others = unrelated_inputs(arrays)
     sink = _Answers(trace)
     try:
-        side.runner.run(side.model, batches_from_names({**own, **others}), sink)
+        side.runner.run(side.model, batches_from_names({**arrays, **others}), sink)
     except UserCodeError:
         return False
     return bool(others and sink.alike) and all(sink.alike)
@@ -145,7 +146,6 @@ class _Answers:
         self.alike: list[bool] = []
 
     def add(self, capture: Capture, value: Array) -> None:
-        """Compare one output."""
         if not capture.module:
             same = self._captures.get(capture.key)
             known = None if same is None or same.shape != capture.shape else self._ordinary.value(same)
@@ -165,11 +165,11 @@ def _runs_on_other_inputs(
     side: Side, inputs: Inputs, trace: Trace, limits: Mapping[str, Limit]
 ) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
     """How far each tensor moves, by the names of the inputs that were replaced; and what could not be had, and why."""
-    own = named_arrays(inputs)
-    others = unrelated_inputs(own)
-    unmeasured: dict[str, str] = dict.fromkeys(own.keys() - others.keys(), sentence("power_note.no_other_value"))
+    arrays = named_arrays(inputs)
+    others = unrelated_inputs(arrays)
+    unmeasured: dict[str, str] = dict.fromkeys(arrays.keys() - others.keys(), sentence("power_note.no_other_value"))
     runs = {}
-    for names, replaced in replaced_in_turn(own, others).items():
+    for names, replaced in replaced_in_turn(arrays, others).items():
         sink = MovementSink(trace, limits)
         try:
             side.runner.run(side.model, batches_from_names(replaced), sink)
@@ -183,17 +183,26 @@ def _parameters(side: Side, inputs: Inputs, trace: Trace, limits: Mapping[str, L
     """Rows of all parameters that may have a gradient; raises CannotRunError where the model has no backward pass."""
     if not isinstance(side.runner, Differentiator):
         raise CannotRunError.of("forward_error.forwards_only", framework=side.reader.name)
-    scales = tensor_scales(trace, limits)
-    gradients = side.runner.gradients(side.model, inputs, scales)
-    values = side.reader.read_values(side.model)
-    masks = suspect_elements(values, gradients)
-    tied = side.reader.read_parameters(side.model, side.label).parameters
-    first = {p.name: p.tied_to for p in tied if p.tied_to}
+    scales, values = tensor_scales(trace, limits), live_values(side)
+    moves: dict[str, ParameterMove] = {}
+    suspects: dict[str, NDArray[np.uint8]] = {}  # their masks as packed bits
+
+    def take(name: str, gradient: Array) -> None:
+        moves[name] = parameter_move(values[name], gradient)
+        found = suspect_elements({name: values[name]}, {name: gradient})
+        suspects.update({name: np.packbits(mask) for name, mask in found.items()})
+
+    side.runner.gradients(side.model, inputs, scales, take)
+    moves = {name: moves[name] for name in values if name in moves}
+    before = SpilledArrays({name: values[name] for name in moves if name in suspects})
+    masks = MadeArrays({name: partial(_unpacked, suspects[name], before[name].shape) for name in before})
 
     def has_effect(names: Sequence[str]) -> bool:
         """Tell whether any compared tensor leaves its limit if the suspect elements of these parameters change."""
-        new = perturb_elements(values, {name: masks[name] for name in names})
-        side.reader.load_values(side.model, {name: new[first.get(name, name)] for name in values})
+        put_values(side, before)
+        put_values(
+            side, perturb_elements(before, MadeArrays({name: partial(masks.__getitem__, name) for name in names}))
+        )
         sink = MovementSink(trace, limits)
         side.runner.run(side.model, inputs, sink)
         return any(factor > 1.0 for factor in sink.factors.values())
@@ -201,8 +210,13 @@ def _parameters(side: Side, inputs: Inputs, trace: Trace, limits: Mapping[str, L
     try:
         blind = names_without_effect([*masks], has_effect)
     finally:
-        side.reader.load_values(side.model, values)
-    return tuple(parameter_powers(values, gradients, {name: masks[name] for name in blind}, len(scales)))
+        put_values(side, before)
+    shown = MadeArrays({name: partial(masks.__getitem__, name) for name in blind})
+    return tuple(parameter_powers(moves, shown, len(scales)))
+
+
+def _unpacked(bits: NDArray[np.uint8], shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    return np.unpackbits(bits, count=prod(shape)).astype(np.bool_).reshape(shape)
 
 
 def with_power(verdict: Verdict, power: Power) -> Verdict:
@@ -216,8 +230,8 @@ def with_power(verdict: Verdict, power: Power) -> Verdict:
     if power.stored:
         reason = sentence("forward_verdict.stored_answer", factor=max(power.inputs.values()))
         return replace(verdict, outcome=Outcome.NOT_ALIGNED, reason=reason)
-    moved = [(one, one.factor) for one in power.outputs if one.factor is not None]
-    of_model = [factor for one, factor in moved if not one.module]
+    moved = [(output, output.factor) for output in power.outputs if output.factor is not None]
+    of_model = [factor for output, factor in moved if not output.module]
     judged = {
         "forward_verdict.outputs_hardly_move": of_model,
         "forward_verdict.layers_hardly_move": [factor for _, factor in moved],
@@ -225,7 +239,7 @@ def with_power(verdict: Verdict, power: Power) -> Verdict:
     for key, factors in judged.items():
         if factors and max(factors) <= 1.0:
             return replace(verdict, outcome=Outcome.NOT_COMPARED, reason=sentence(key, factor=max(factors)))
-    blind = sum(one.state == "blind" for one in power.parameters)
+    blind = sum(parameter.state == "blind" for parameter in power.parameters)
     notes = [sentence("forward_verdict.blind_parameters", count=blind)] if blind else []
     notes += [] if moved else [sentence("forward_verdict.power_unmeasured")]
     return replace(verdict, reason=joined("; ", [verdict.reason, *notes]))
@@ -298,7 +312,8 @@ def _state(value: Array, limit: Limit) -> OutputState:
 def unrelated_inputs(inputs: Mapping[str, Array]) -> dict[str, Array]:
     """Other values for those inputs that have any; masks and orders are mixed only if nothing else can be changed."""
     generator = np.random.default_rng(_POWER_SEED)
-    gentle = {n: _exchanged(v) if is_structure(v) else drawn_from(v, generator) for n, v in inputs.items()}
+    turned = {n: np.roll(v, 1, axis=0) if v.ndim else v for n, v in inputs.items() if is_structure(v)}
+    gentle = {n: turned[n] if n in turned else drawn_from(v, generator) for n, v in inputs.items()}
     changed = _changed(inputs, gentle)
     return changed or _changed(inputs, {name: drawn_from(value, generator) for name, value in inputs.items()})
 
@@ -314,12 +329,85 @@ def replaced_in_turn(inputs: Mapping[str, Array], others: Mapping[str, Array]) -
     return {", ".join(group): {**inputs, **{name: others[name] for name in group}} for group in groups}
 
 
-def _exchanged(value: Array) -> Array:
-    return np.roll(value, 1, axis=0) if value.ndim else value
-
-
 def _changed(inputs: Mapping[str, Array], others: Mapping[str, Array]) -> dict[str, Array]:
     return {name: other for name, other in others.items() if not np.array_equal(other, inputs[name])}
+
+
+# Which parameters compared tensors show, and from which change on: suspects by gradient, condemned by a run.
+#
+# One backward pass from a random mix of all compared tensors, each in units of its limit, gives the root of the sum
+# of squares of what a change moves. The largest is at least that divided by the root of the number of tensors: from
+# there on a change shows. Where no gradient arrives it need not show, but may: a router chooses without one. So
+# suspects are changed, and run.
+
+
+def tensor_scales(trace: Trace, limits: Mapping[str, Limit]) -> dict[str, float]:
+    """Scale of each compared tensor by its key: in that unit its difference has length 1 at the limit."""
+    compared = [capture for capture in trace.captures if capture.key in limits and rounded_as(capture.dtype)]
+    return {c.key: (limits[c.key].rmse or LEAST_POWER_LIMIT) * sqrt(prod(c.shape)) for c in compared if prod(c.shape)}
+
+
+def suspect_elements(values: Mapping[str, Array], gradients: Mapping[str, Array]) -> dict[str, NDArray[np.bool_]]:
+    """Mask, by parameter, of the elements that seem to move nothing, for parameters that have such."""
+    masks = {name: _seems_blind(np.abs(gradient), parameter_rms(values[name])) for name, gradient in gradients.items()}
+    return {name: mask for name, mask in masks.items() if mask.any()}
+
+
+def _seems_blind(gradient: Array, size: float) -> NDArray[np.bool_]:
+    largest = float(gradient.max(initial=0.0))
+    threshold = largest if largest * size < SUSPECT_PARAMETER_MOVE else largest * NO_GRADIENT * (gradient.ndim == 1)
+    blind: NDArray[np.bool_] = gradient <= threshold
+    return blind
+
+
+def names_without_effect(names: Sequence[str], has_effect: Callable[[Sequence[str]], bool]) -> set[str]:
+    """All names, if they have no effect together, else those of each half; MOST_POWER_RUNS trials at most."""
+    without_effect: set[str] = set()
+    groups = [names]
+    for _ in range(MOST_POWER_RUNS):
+        if not groups:
+            break
+        group = groups.pop(0)
+        if group and has_effect(group):
+            half = len(group) // 2
+            groups += [group[:half], group[half:]] if half else []
+        else:
+            without_effect |= set(group)
+    return without_effect
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterMove:
+    """By how much a change of a parameter by its own size moves all compared tensors, in units of their scales."""
+
+    elements: int
+    moved: float
+
+
+def parameter_move(value: Array, gradient: Array) -> ParameterMove:
+    """What the gradient of a parameter says."""
+    return ParameterMove(gradient.size, parameter_rms(value) * sqrt(sum_of_squares(gradient)))
+
+
+def parameter_powers(
+    moves: Mapping[str, ParameterMove], blind: Mapping[str, NDArray[np.bool_]], tensors: int
+) -> Iterator[ParameterPower]:
+    """Yield one row for each parameter with elements; `tensors` is the number of compared ones."""
+    for name, move in moves.items():
+        if move.elements:
+            shows_at = sqrt(tensors) / move.moved if move.moved > SUSPECT_PARAMETER_MOVE else None
+            count = int(np.count_nonzero(blind[name])) if name in blind else 0
+            yield ParameterPower(name, move.elements, count, shows_at, _parameter_state(count, move.elements, shows_at))
+
+
+def _parameter_state(blind: int, elements: int, shows_at: float | None) -> ParameterState:
+    if blind == elements:
+        return "blind"
+    if shows_at is None:
+        return "unknown"
+    if shows_at > WEAK_CHANGE:
+        return "weakly seen"
+    return "partly blind" if blind else "seen"
 
 
 # Parameters whose values hide what is made of them, and those values moved alike on both sides.
@@ -334,11 +422,10 @@ _NEUTRAL_SEED = 2  # no limit: of its own generator
 
 @dataclass(frozen=True, slots=True)
 class MovedValues:
-    """What was moved: the reference's names, the candidate's, and all that the candidate holds meanwhile."""
+    """What was moved: the reference's names, and the candidate's."""
 
     names: tuple[str, ...]
     targets: tuple[str, ...]
-    held: Mapping[str, Array]
 
 
 def neutral_parameters(side: ParameterSet, values: Mapping[str, Array]) -> dict[str, str]:
@@ -348,32 +435,35 @@ def neutral_parameters(side: ParameterSet, values: Mapping[str, Array]) -> dict[
     trained, may be sizes or tables that the code computes, and do not.
     """
     classes = {module.path: module.classes for module in side.modules}
-    found: dict[str, str] = {}
-    seen: dict[tuple[object, ...], str] = {}
-    for one in side.parameters:
-        value = values.get(one.name)
-        if value is None or one.tied_to or not value.size or not is_float(value.dtype.name):
+    reasons: dict[str, str] = {}
+    seen: dict[tuple[object, ...], list[str]] = {}
+    for parameter in side.parameters:
+        value = values.get(parameter.name)
+        if value is None or parameter.tied_to or not value.size or not is_float(value.dtype.name):
             continue
-        is_statistic = role_of(classes.get(one.module, ()), one.attribute) in ("mean", "variance")
-        if (one.buffer and not is_statistic) or (value.size == 1 and not one.trainable):
+        is_statistic = role_of(classes.get(parameter.module, ()), parameter.attribute) in ("mean", "variance")
+        if (parameter.buffer and not is_statistic) or (value.size == 1 and not parameter.trainable):
             continue
-        if why := _why_neutral(one, value, seen):
-            found[one.name] = why
-    return found
+        if why := _why_neutral(parameter, values, seen):
+            reasons[parameter.name] = why
+    return reasons
 
 
-def _why_neutral(parameter: Parameter, value: Array, seen: dict[tuple[object, ...], str]) -> str:
-    """What makes a value neutral, "" if nothing does; `seen` are the values of those before."""
+def _why_neutral(parameter: Parameter, values: Mapping[str, Array], seen: dict[tuple[object, ...], list[str]]) -> str:
+    """What makes a value neutral, "" if nothing does; `seen` are those before, by some of their elements."""
+    value = values[parameter.name]
     flat = value.reshape(-1)
-    if (flat == flat[0]).all():
+    some = flat[sample(flat.size)]
+    if (some == flat[0]).all() and (flat == flat[0]).all():
         number = float(flat[0])
         return sentence("neutral_value.constant", value=number) if value.size > 1 or number in (0.0, 1.0) else ""
     if not parameter.trainable or value.size < LEAST_COPIED_ELEMENTS:
         return ""
-    key = (value.shape, value.dtype.name, value.tobytes())
-    if (first := seen.setdefault((*key[:2], hash(key[2])), parameter.name)) != parameter.name:
+    others = seen.setdefault((value.shape, value.dtype.name, some.tobytes()), [])
+    if first := next((name for name in others if values[name].tobytes() == value.tobytes()), ""):
         return sentence("neutral_value.copy", name=first)
-    square = value.ndim == 2 and value.shape[0] == value.shape[1]
+    others.append(parameter.name)
+    square = value.ndim == 2 and value.shape[0] == value.shape[1] and np.array_equal(value[0], value[:, 0])
     return sentence("neutral_value.symmetric") if square and np.array_equal(value, value.T) else ""
 
 
@@ -383,54 +473,49 @@ def moved_alike(
     names: tuple[Sequence[str], Sequence[str]],
     parameters: tuple[ParameterSet, ParameterSet],
     name_map: NameMap,
+    unlike: Collection[str] = (),
 ) -> Iterator[tuple[dict[str, str], MovedValues | None]]:
     """Move the reference's neutral values on both sides, and put all values back at the end.
 
     Yields why values are neutral by name, and what was moved: None if nothing can be moved alike. `names` are those of
-    both sides' values before any run.
+    both sides' values before any run, `unlike` the pairs of parameters whose values differ.
     """
-    own = tuple(
-        dict(zip(named, side.reader.read_values(side.model).values(), strict=True))
-        for named, side in zip(names, sides, strict=True)
-    )
-    neutral = neutral_parameters(parameters[0], own[0])
+    values = _named_values(sides[0], names[0]), _named_values(sides[1], names[1])
+    neutral = neutral_parameters(parameters[0], values[0])
     groups = list(_groups(neutral, parameters, name_map))
     if not groups or any(isinstance(side.reader, OriginFollower) for side in sides):
         yield neutral, None
         return
-    source = own[0] | _drawn(groups, own[0])
-    moved = {name for group in groups for name in group}
-    of_moved = replace(name_map, pairings=tuple(one for one in name_map.pairings if one.source in moved))
-    changed = expected_weights(source, own[1], of_moved)
+    drawn = _drawn(groups, values[0])
+    source = MadeArrays(
+        {name: partial((drawn if name in drawn else values[0]).__getitem__, name) for name in values[0]}
+    )
+    of_moved = replace(name_map, pairings=tuple(pair for pair in name_map.pairings if pair.source in drawn))
+    changes = drawn, expected_weights(source, values[1], of_moved)
+    before = [SpilledArrays({name: own[name] for name in new}) for own, new in zip(values, changes, strict=True)]
     try:
-        for side, values in zip(sides, (source, {**own[1], **changed}), strict=True):
-            fill_in_order(side, values)
-        held = tuple(
-            dict(zip(named, side.reader.read_values(side.model).values(), strict=True))
-            for named, side in zip(names, sides, strict=True)
-        )
-        if _agree_as_before(own, held, name_map):
-            yield neutral, MovedValues(tuple(sorted(moved)), tuple(changed), held[1])
-        else:
-            yield neutral, None
+        for side, new, named in zip(sides, changes, names, strict=True):
+            put_values(side, new, named)
+        agree = {one.subject for one in compare_weights(*values, name_map)} <= {*unlike}
+        yield neutral, MovedValues(tuple(sorted(drawn)), tuple(changes[1])) if agree else None
     finally:
-        for side, values in zip(sides, own, strict=True):
-            fill_in_order(side, values)
+        for side, old, named in zip(sides, before, names, strict=True):
+            put_values(side, old, named)
 
 
-def _agree_as_before(
-    own: Sequence[Mapping[str, Array]], held: Sequence[Mapping[str, Array]], name_map: NameMap
-) -> bool:
-    """Tell whether the values agree by the map wherever they did: a tensor may be another one too."""
-    before = {one.subject for one in compare_weights(own[0], own[1], name_map)}
-    return {one.subject for one in compare_weights(held[0], held[1], name_map)} <= before
+def _named_values(side: Side, names: Sequence[str]) -> Mapping[str, Array]:
+    """The values of a side as they are when each is read, by the names that they had."""
+    live = live_values(side)
+    return MadeArrays({name: partial(live.__getitem__, now) for name, now in zip(names, live, strict=True)})
 
 
 def _groups(
     neutral: Mapping[str, str], parameters: tuple[ParameterSet, ParameterSet], name_map: NameMap
 ) -> Iterator[tuple[str, ...]]:
     """Paired neutral parameters, those together that are one tensor on either side; only where all of it is neutral."""
-    first = [{one.name: one.tied_to or one.name for one in side.parameters} for side in parameters]
+    first = [
+        {parameter.name: parameter.tied_to or parameter.name for parameter in side.parameters} for side in parameters
+    ]
     tied: dict[str, set[str]] = {}
     for pairing in name_map.pairings:
         mine = {first[0].get(pairing.source, pairing.source)}
@@ -440,23 +525,23 @@ def _groups(
     for together in tied.values():
         whole = set().union(together, *(members.get(name, ()) for name in together))
         members |= dict.fromkeys(whole, whole)
-    for group in {id(one): one for one in members.values()}.values():
+    for group in {id(names): names for names in members.values()}.values():
         if group <= neutral.keys():
             yield tuple(sorted(group))
 
 
-def _drawn(groups: Iterable[tuple[str, ...]], values: Mapping[str, Array]) -> dict[str, Array]:
+def _drawn(groups: Iterable[tuple[str, ...]], values: Mapping[str, Array]) -> Mapping[str, Array]:
     """New values by name; those of one group of one shape are alike as before."""
     generator = np.random.default_rng(_NEUTRAL_SEED)
-    found: dict[str, Array] = {}
+    new_values = SpilledArrays()
     for group in sorted(groups):
         drawn: dict[tuple[int, ...], Array] = {}
         for name in group:
             value = values[name]
             if value.shape not in drawn:
                 drawn[value.shape] = _moved(value, generator)
-            found[name] = drawn[value.shape]
-    return found
+            new_values[name] = drawn[value.shape]
+    return new_values
 
 
 def _moved(value: Array, generator: np.random.Generator) -> Array:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.atomic_files import replace_folder
-from align.core.dtypes import EPSILON, NOT_EMULATED, numpy_dtype, rounded_as
 from align.core.name_map import SIDES
+from align.core.parameters import EPSILON, NOT_EMULATED, numpy_dtype, rounded_as
 from align.core.protocols import ChipEmulator, FunctionSource, PrecisionRunner
 from align.core.traces import CodeSeen
 from align.core.verdicts import Finding, Outcome
@@ -28,22 +28,23 @@ from align.forward.thresholds import (
     LEAST_INEXACT_UNITS,
     MOST_TIMES_IN_COARSER,
     MOST_TIMES_ROUNDING,
+    OUTPUTS_BYTES,
     SUSPECT_NOISE_UNITS,
     SUSPECT_NOISE_UNITS_OF_HALF,
+    WIDE_BYTES,
 )
 from align.measure.limits import HALF, RoundingNoise, luck_of
 from align.models.call_model import refuse_random
 from align.models.inputs import run_fitted
 from align.rules.ascend_rules import ascend_target
-from align.traces.folder_lock import LOCK, folder_lock
 from align.traces.open_trace import NoiseSink
-from align.traces.trace_folder import TraceFolder, TraceWriter
+from align.traces.trace_folder import LOCK, TraceFolder, TraceWriter, folder_lock
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from align.core.dtypes import Array, EmulatedCalls
+    from align.core.parameters import Array, EmulatedCalls, ParameterSet
     from align.core.protocols import Inputs, Model, ModelRunner
     from align.core.traces import Capture, CaptureSink, Measurement, Trace
     from align.core.verdicts import Verdict
@@ -90,14 +91,14 @@ def run_both_models(
     Raises ModelFailedError for a reference that fails, and for a candidate that fails before any layer has returned.
     """
     read, took, failure = [], [], None
-    for side, own, name in zip(sides, inputs, SIDES, strict=True):
+    for side, side_inputs, name in zip(sides, inputs, SIDES, strict=True):
         begun()
         try:
-            took.append(run_fitted(side, own, partial(trace_run, side, folder / name)))
+            took.append(run_fitted(side, side_inputs, partial(trace_run, side, folder / name)))
         except ModelFailedError as error:
             if side is sides[0] or not TraceFolder(folder / name).captures:
                 raise
-            took, failure = [*took, own], error
+            took, failure = [*took, side_inputs], error
         read.append(TraceFolder(folder / name))
     begun()
     refuse_random(sides[0], took[0], read[0])  # else its random numbers would be its noise
@@ -106,6 +107,14 @@ def run_both_models(
         noise = with_prediction(noise, sides[0], took[0], read[0], chip)
     padding = find_padding(sides[0], took[0], read[0])
     return BothRuns(read[0], read[1], noise, (took[0], took[1]), padding, failure)
+
+
+def memory_beside(sides: tuple[ParameterSet, ParameterSet]) -> int:
+    """Bytes that a comparison takes beside both models, at the most: its largest layer in float64, and outputs."""
+    layers: dict[str, int] = {}
+    for one in sides[0].parameters:
+        layers[one.module] = layers.get(one.module, 0) + one.count
+    return WIDE_BYTES * max(layers.values(), default=0) + OUTPUTS_BYTES
 
 
 def trace_run(side: Side, folder: Path, inputs: Inputs) -> None:
@@ -166,8 +175,10 @@ def measure_noise(side: Side, inputs: Inputs, trace: Trace, candidate: Trace | N
     If it cannot run so, or not to its end, a finding says why: other limits then come from a table by dtype. Where the
     candidate's trace holds a coarser dtype than the reference's, it is run twice in that one too.
     """
+    runner = side.runner
     try:
-        wide = side.runner.widened(side.model)
+        by_layer = runner.widened_by_layer if isinstance(runner, PrecisionRunner) else runner.widened
+        wide = by_layer(side.model)
     except UserCodeError as error:
         return Noise(findings=_unmeasured(side, error.message))
     if wide is None:
@@ -177,12 +188,12 @@ def measure_noise(side: Side, inputs: Inputs, trace: Trace, candidate: Trace | N
     del wide
     (together, alone), findings = trust_noise(side, inputs, trace, (together, alone))
     coarser = {dtype: _in_coarser(side, inputs, trace, dtype) for dtype in _coarser_dtypes(trace, candidate)}
-    for dtype, own in [*coarser.items()]:
-        if strange := [*strange_in_coarser(trace, alone, own[1], dtype)]:
+    for dtype, measured in [*coarser.items()]:
+        if strange := [*strange_in_coarser(trace, alone, measured[1], dtype)]:
             findings, coarser[dtype] = (*findings, *strange), ({}, {})
     return Noise(
-        RoundingNoise(together, {dtype: own[0] for dtype, own in coarser.items()}),
-        RoundingNoise(alone, {dtype: own[1] for dtype, own in coarser.items()}),
+        RoundingNoise(together, {dtype: measured[0] for dtype, measured in coarser.items()}),
+        RoundingNoise(alone, {dtype: measured[1] for dtype, measured in coarser.items()}),
         (*_unmeasured(side, reason), *findings, *_own_tables(side, seen.tables)),
         seen.operations,
     )
@@ -243,8 +254,8 @@ def trust_noise(
     `measured` are the accumulated noise and that of each layer alone. Without suspicion nothing is run: what is no
     rounding shows alone, where it begins.
     """
-    captures = {one.key: one for one in (*trace.captures, *trace.inputs)}
-    suspects = [[key for key in own if _is_suspect(captures, key, own[key])] for own in measured]
+    captures = {capture.key: capture for capture in (*trace.captures, *trace.inputs)}
+    suspects = [[key for key in noise if _is_suspect(captures, key, noise[key])] for noise in measured]
     if not suspects[1] or not isinstance(side.runner, PrecisionRunner):
         return measured, ()
     together, alone = NoiseSink(trace, ""), NoiseIsolation(trace, "")
@@ -255,26 +266,26 @@ def trust_noise(
     except UserCodeError:
         return measured, ()
     trusted, strange = [], []
-    for own, keys, rounding in zip(measured, suspects, (together.noise, alone.noise), strict=True):
-        wrong = [key for key in keys if key in rounding and _is_more(captures, key, own[key], rounding[key])]
-        trusted.append(own | {key: rounding[key] for key in wrong})
-        strange += [(captures[_whole(key)], own[key], rounding[key]) for key in wrong]
-    findings = (_no_rounding(*min(reversed(strange), key=lambda one: one[0].order)),) if strange else ()
+    for noise, keys, rounding in zip(measured, suspects, (together.noise, alone.noise), strict=True):
+        wrong = [key for key in keys if key in rounding and _is_more(captures, key, noise[key], rounding[key])]
+        trusted.append(noise | {key: rounding[key] for key in wrong})
+        strange += [(captures[_whole(key)], noise[key], rounding[key]) for key in wrong]
+    findings = (_no_rounding(*min(reversed(strange), key=lambda entry: entry[0].order)),) if strange else ()
     return (trusted[0], trusted[1]), findings
 
 
-def strange_in_coarser(trace: Trace, own: Measurements, coarser: Measurements, dtype: str) -> Iterator[Finding]:
+def strange_in_coarser(trace: Trace, noise: Measurements, coarser: Measurements, dtype: str) -> Iterator[Finding]:
     """Name the first layer that alone moves in a coarser dtype by far more than its own noise and the units explain.
 
-    `own` is what float64 moves the layers alone by, `coarser` what this dtype does.
+    `noise` is what float64 moves the layers alone by, `coarser` what this dtype does.
     """
-    for one in sorted((*trace.captures, *trace.inputs), key=lambda one: one.order):
-        mine, theirs = own.get(one.key), coarser.get(one.key)
+    for capture in sorted((*trace.captures, *trace.inputs), key=lambda capture: capture.order):
+        mine, theirs = noise.get(capture.key), coarser.get(capture.key)
         if mine is None or theirs is None:
             continue
-        least = max(mine.rmse * luck_of(mine) / EPSILON[rounded_as(one.dtype)], mine.reference_rms)
+        least = max(mine.rmse * luck_of(mine) / EPSILON[rounded_as(capture.dtype)], mine.reference_rms)
         if theirs.rmse > MOST_TIMES_IN_COARSER * EPSILON[dtype] * least:
-            yield _no_rounding(one, theirs, replace(mine, rmse=EPSILON[dtype] * least), dtype)
+            yield _no_rounding(capture, theirs, replace(mine, rmse=EPSILON[dtype] * least), dtype)
             return
 
 

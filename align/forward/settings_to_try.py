@@ -40,34 +40,29 @@ LAST = -1  # no limit: axis
 
 
 def findings_of(
-    faults: Sequence[Fault],
-    settings: BothSettings,
-    rules: Sequence[Pitfall],
-    owners: Mapping[str, str],
+    faults: Sequence[Fault], settings: BothSettings, rules: Sequence[Pitfall], owners: Mapping[str, str]
 ) -> dict[str, tuple[SettingFinding, ...]]:
     """What the settings of the layers at fault say, by the candidate's path, the gravest first.
 
     `owners` are the layers of the reference that hold the parameters of a layer of the port.
     """
     pairs = {fault.path: pair for fault in faults if (pair := _settings_of(fault, settings))}
-    found: dict[str, tuple[SettingFinding, ...]] = {}
+    findings: dict[str, tuple[SettingFinding, ...]] = {}
     for finding in compare_settings(list(pairs.values()), rules).findings:
-        found[finding.candidate] = (*found.get(finding.candidate, ()), finding)
+        findings[finding.candidate] = (*findings.get(finding.candidate, ()), finding)
     for path, pair in pairs.items():
-        found.setdefault(
+        findings.setdefault(
             path, (*same_named_settings(pair.reference, pair.candidate), *switched_settings(pair.candidate, rules))
         )
         if len(set(pair.kinds)) > 1:  # a dense layer in the place of a convolution: their settings do not compare
-            found[path] = (*findings_of_unpaired((pair.reference.path, path), settings, rules), *found[path])
-    for path in (fault.path for fault in faults if fault.path in settings[1] and fault.path not in found):
-        found[path] = findings_of_unpaired((owners.get(path, ""), path), settings, rules)
-    return found
+            findings[path] = (*findings_of_unpaired((pair.reference.path, path), settings, rules), *findings[path])
+    for path in (fault.path for fault in faults if fault.path in settings[1] and fault.path not in findings):
+        findings[path] = findings_of_unpaired((owners.get(path, ""), path), settings, rules)
+    return findings
 
 
 def findings_of_unpaired(
-    paths: tuple[str, str],
-    settings: BothSettings,
-    rules: Sequence[Pitfall],
+    paths: tuple[str, str], settings: BothSettings, rules: Sequence[Pitfall]
 ) -> tuple[SettingFinding, ...]:
     """What to try at a layer of the port whose calls have no counterpart.
 
@@ -88,21 +83,23 @@ def keeping_size(findings: Sequence[SettingFinding], layer: LayerSettings) -> Se
     The sides may pad at other places, in the layer or in the code in front of it. Then neither side's padding goes with
     the other's dilation.
     """
-    by_setting = {one.setting: one for one in findings}
+    by_setting = {finding.setting: finding for finding in findings}
     dilation = by_setting.get("dilation")
     if dilation is None or "padding" not in by_setting:
         return None
-    forms = {one.setting: form for one in pitfalls() if (form := one.form_of(layer.classes))}
+    forms = {rule.setting: form for rule in pitfalls() if (form := rule.form_of(layer.classes))}
     before, padding = (forms[name].read(layer.values, layer.classes) for name in ("dilation", "padding"))
-    after, kernel = (one.get(name) for one, name in ((dilation.arguments, "dilation"), (layer.values, "kernel_size")))
-    values = [_by_axis(one, kernel) for one in (before, after, padding, kernel)]
+    after, kernel = (
+        settings.get(name) for settings, name in ((dilation.arguments, "dilation"), (layer.values, "kernel_size"))
+    )
+    values = [_by_axis(setting, kernel) for setting in (before, after, padding, kernel)]
     if None in values:
         return None
     more = [(new - old) * (size - 1) / 2 for old, new, _, size in zip(*filter(None, values), strict=True)]
-    wanted = [own + one for own, one in zip(values[2] or (), more, strict=True)]
-    if any(one < 0 or one % 1 for one in wanted):
+    wanted = [own + extra for own, extra in zip(values[2] or (), more, strict=True)]
+    if any(width < 0 or width % 1 for width in wanted):
         return None
-    whole = tuple(int(one) for one in wanted)
+    whole = tuple(int(width) for width in wanted)
     added = dict(forms["padding"].arguments(whole[0] if len(set(whole)) == 1 else whole))
     written = "".join(f", {name}={value!r}" for name, value in added.items())
     change = f"{dilation.change.removesuffix(')')}{written})"
@@ -146,18 +143,25 @@ def findings_around(fault: Fault, settings: BothSettings) -> tuple[SettingFindin
 
 def with_same_change(culprits: Sequence[Culprit], settings: BothSettings, pairs: Iterable[CallPair]) -> list[Culprit]:
     """Name with each confirmed culprit the other layers whose settings differ in the same way, seen or not."""
-    confirmed = [one for one in culprits if one.arguments and not one.layer and one.sureness == "confirmed"]
-    known = {one.candidate.module: one for one in pairs} if confirmed else {}
-    layers = [
-        LayerPair(settings[0][one.reference.module], settings[1][path], kinds=(one.reference.kind, one.candidate.kind))
-        for path, one in known.items()
-        if one.reference.module in settings[0] and path in settings[1]
+    confirmed = [
+        culprit for culprit in culprits if culprit.arguments and not culprit.layer and culprit.sureness == "confirmed"
     ]
-    asked: dict[str, dict[str, Setting]] = {}
+    known = {pair.candidate.module: pair for pair in pairs} if confirmed else {}
+    layers = [
+        LayerPair(
+            settings[0][pair.reference.module], settings[1][path], kinds=(pair.reference.kind, pair.candidate.kind)
+        )
+        for path, pair in known.items()
+        if pair.reference.module in settings[0] and path in settings[1]
+    ]
+    wanted_arguments: dict[str, dict[str, Setting]] = {}
     for finding in compare_settings(layers, pitfalls()).findings:
-        asked.setdefault(finding.candidate, {}).update(finding.arguments)
-    found = {id(one): tuple(path for path in asked if _asks_for(asked[path], one, path)) for one in confirmed}
-    return [replace(one, also=found.get(id(one), ())) for one in culprits]
+        wanted_arguments.setdefault(finding.candidate, {}).update(finding.arguments)
+    also = {
+        id(culprit): tuple(path for path in wanted_arguments if _asks_for(wanted_arguments[path], culprit, path))
+        for culprit in confirmed
+    }
+    return [replace(culprit, also=also.get(id(culprit), ())) for culprit in culprits]
 
 
 def _asks_for(arguments: Mapping[str, Setting], culprit: Culprit, path: str) -> bool:
@@ -243,8 +247,8 @@ def _finding(
         severity="note",
         reference=mine.path if mine else "",
         candidate=theirs.path,
-        reference_class=_class_name(mine) if mine else "",
-        candidate_class=_class_name(theirs),
+        reference_class=mine.class_name if mine else "",
+        candidate_class=theirs.class_name,
         setting=setting,
         reference_setting=shown[0],
         candidate_setting=shown[1],
@@ -252,10 +256,6 @@ def _finding(
         change=shown[2],
         arguments=arguments,
     )
-
-
-def _class_name(layer: LayerSettings) -> str:
-    return layer.classes[0].rpartition(".")[2] if layer.classes else ""
 
 
 def _plain_name(name: str) -> str:
@@ -320,14 +320,14 @@ def _below(path: str, side: Side) -> ParameterSet:
     whole = side.reader.read_parameters(side.model, side.label)
     prefix = f"{path}." if path else ""
     modules = [
-        replace(one, path=one.path.removeprefix(prefix) if one.path != path else "")
-        for one in whole.modules
-        if one.path == path or one.path.startswith(prefix)
+        replace(module, path=module.path.removeprefix(prefix) if module.path != path else "")
+        for module in whole.modules
+        if module.path == path or module.path.startswith(prefix)
     ]
     parameters = [
-        replace(one, module=one.module.removeprefix(prefix) if one.module != path else "")
-        for one in whole.parameters
-        if one.module == path or one.module.startswith(prefix)
+        replace(parameter, module=parameter.module.removeprefix(prefix) if parameter.module != path else "")
+        for parameter in whole.parameters
+        if parameter.module == path or parameter.module.startswith(prefix)
     ]
     return ParameterSet(side.label, whole.framework, tuple(parameters), tuple(modules))
 
@@ -369,18 +369,22 @@ def same_kind(reference: LayerSettings, framework: str) -> LayerPlan | None:
 
 def same_windows(layer: LayerSettings) -> Iterator[LayerPlan]:
     """Plan the layers of its own family that slide the same windows to another end: the largest for the mean."""
-    known, own = rule_for(layer.classes), _forms_of(layer.classes)
-    if known is None or not own.keys() >= WINDOWS:
+    known, layer_forms = rule_for(layer.classes), _forms_of(layer.classes)
+    if known is None or not layer_forms.keys() >= WINDOWS:
         return
     kind, family = known[0].kind, known[1]
     for rule in layer_rules():
         names = rule.families[family].classes if rule.kind != kind and family in rule.families else ()
-        alike = (
-            one for one in names if axes_of((one,)) == axes_of(layer.classes) and _forms_of((one,)).keys() >= WINDOWS
+        same_axes = (
+            class_name
+            for class_name in names
+            if axes_of((class_name,)) == axes_of(layer.classes) and _forms_of((class_name,)).keys() >= WINDOWS
         )
-        for name in alike:
+        for name in same_axes:
             forms = _forms_of((name,))
-            given = [(forms[one], own[one].given(layer.values, layer.classes)) for one in sorted(WINDOWS)]
+            given = [
+                (forms[window], layer_forms[window].given(layer.values, layer.classes)) for window in sorted(WINDOWS)
+            ]
             yield from filter(None, [_planned(name, given)])
 
 
@@ -428,15 +432,15 @@ def sources_of_added(
     All three are parameters below one layer, its path taken off; of the reference's the layer has a `piece`. None where
     one has no counterpart.
     """
-    before = {(one.module, one.attribute) for one in had.parameters}
-    theirs = {_role(one, reference): one for one in reference.parameters}
-    added = [one for one in layer.parameters if (one.module, one.attribute) not in before]
-    sources = {one.name: theirs.get(_role(one, layer)) for one in added}
-    found = {name: source.name for name, source in sources.items() if source is not None}
+    before = {(parameter.module, parameter.attribute) for parameter in had.parameters}
+    theirs = {_role(parameter, reference): parameter for parameter in reference.parameters}
+    added = [parameter for parameter in layer.parameters if (parameter.module, parameter.attribute) not in before]
+    sources = {parameter.name: theirs.get(_role(parameter, layer)) for parameter in added}
+    known_sources = {name: source.name for name, source in sources.items() if source is not None}
     same_shape = all(
-        layer.by_name[one].shape == _cut(reference.by_name[source], piece) for one, source in found.items()
+        layer.by_name[name].shape == _cut(reference.by_name[source], piece) for name, source in known_sources.items()
     )
-    return found if len(found) == len(added) and same_shape else None
+    return known_sources if len(known_sources) == len(added) and same_shape else None
 
 
 def _cut(parameter: Parameter, piece: Transform) -> Shape | None:

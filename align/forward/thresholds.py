@@ -187,7 +187,22 @@ MOST_UNSEEN_PARAMETERS: Final = 0.5
 """With more than this share of a side's parameters in modules that were not seen, only the outputs were compared.
 Choice: half; a smaller share refuses models of which the large part was judged."""
 
-# running: noise, and modules that no run shows
+SQUARED_PIECE: Final = 1 << 20
+"""Elements of a parameter that are squared in float64 at a time.
+Choice: memory of some megabytes; smaller pieces take more calls."""
+
+# running: what it takes, noise, and modules that no run shows
+
+WIDE_BYTES: Final = 8
+"""Bytes of a number in float64.
+Source: IEEE 754."""
+OUTPUTS_BYTES: Final = 320 << 20
+"""What a comparison takes beside both models and the layer that is in float64.
+Measured: 300 MB with a model of 56 million parameters, of which most are outputs and code."""
+TIMES_BOTH_TRACED: Final = 14.0
+"""A comparison of models that agree takes so many times as long as the runs of both in which outputs are kept.
+Choice: 13 was counted in one run of a model like Llama of 56 million parameters, on a busy machine; with faults it may
+be twice that."""
 
 SUSPECT_NOISE_UNITS: Final = 256.0
 """Noise of so many units in the last place of a tensor's scale is looked into.
@@ -527,3 +542,7 @@ Choice: it moves that value by 3e-5 of itself."""
 BISECTIONS: Final = 60
 """So many halvings find the number of a curve.
 Choice: each gives one bit; float64 has 53."""
+
+MOST_LISTED_SAMPLES: Final = 12
+"""So many entries of the first axis are named that carry a difference.
+Choice: what stands in a line; how many there are is said anyway."""

@@ -18,17 +18,12 @@ from align.forward.functions.compare_functions import (
     results_instead,
 )
 from align.forward.functions.recorded_calls import CallRecord, LikeValues
-from align.forward.thresholds import (
-    LEAST_LOOK_TOLERANCE,
-    LOOK_SHARE_OF_FAULT,
-    MOST_CODE_LEVELS,
-    MOST_LOOK_TOLERANCE,
-)
+from align.forward.thresholds import LEAST_LOOK_TOLERANCE, LOOK_SHARE_OF_FAULT, MOST_CODE_LEVELS, MOST_LOOK_TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.traces import CaptureSink
     from align.forward.functions.calls_followed import Counterpart
     from align.forward.functions.compare_functions import Replaced
@@ -59,26 +54,28 @@ def find_unlike_call(
     tolerance = min(MOST_LOOK_TOLERANCE, far * LOOK_SHARE_OF_FAULT)
     if tolerance < LEAST_LOOK_TOLERANCE:
         return None
-    meant, made = (CallRecord(lambda _: True) for _ in range(2))
-    right, wrong = reference(meant), candidate(made)
-    end = None if wrong is None else _end(made, wrong)
-    if right is None or end is None or not (meant.is_whole and made.is_whole):
+    reference_record, candidate_record = (CallRecord(lambda _: True) for _ in range(2))
+    right, wrong = reference(reference_record), candidate(candidate_record)
+    end = None if wrong is None else _end(candidate_record, wrong)
+    if right is None or end is None or not (reference_record.is_whole and candidate_record.is_whole):
         return None
-    inside = FollowedCalls(meant, made, LikeValues(meant, (), tolerance, numbers=True), (end,))
-    way = _way_to(meant, right)
+    inside = FollowedCalls(
+        reference_record, candidate_record, LikeValues(reference_record, (), tolerance, numbers=True), (end,)
+    )
+    way = _way_to(reference_record, right)
     if (lacking := _left_out(inside, end, way)) is not None:
         return UnlikeCall(lacking, None)
     trials = _Trials(inside, candidate, right, tolerance, way, may_run)
-    found = trials.of_same_functions()
-    if not any(inside.is_first(call) for call, _ in found.values()):
+    replaced = trials.of_same_functions()
+    if not any(inside.is_first(call) for call, _ in replaced.values()):
         if (extra := _one_too_many(inside, trials)) is not None:
             return UnlikeCall(extra, None)
-        found = trials.of_any_functions(found)
-    if not found:
+        replaced = trials.of_any_functions(replaced)
+    if not replaced:
         return None
-    call, other = next(iter(found.values()))
+    call, other = next(iter(replaced.values()))
     relation = relation_of_results(inside, call, other) if inside.is_first(call) else None
-    return UnlikeCall(function_fault(inside, found), relation)
+    return UnlikeCall(function_fault(inside, replaced), relation)
 
 
 def _left_out(inside: FollowedCalls, end: TensorKey, way: Collection[TensorKey]) -> FunctionFault | None:
@@ -106,11 +103,11 @@ def _one_too_many(inside: FollowedCalls, trials: _Trials) -> FunctionFault | Non
         for place in range(min(len(call.given) for call in calls)):
             results = {(call.path, call.call): (inside.made.values[call.given[place]],) for call in calls}
             own = [inside.result(call) for call in calls]
-            alike = all(
+            same_kind = all(
                 (value.shape, value.dtype) == (made.shape, made.dtype)
                 for (value,), made in zip(results.values(), own, strict=True)
             )
-            if alike and trials.is_right_with(results, (*results, place)):
+            if same_kind and trials.is_right_with(results, (*results, place)):
                 lines = tuple(inside.places(calls))
                 return FunctionFault(calls[0].name, lines, "", "", "extra step", sureness="confirmed")
     return None
@@ -158,11 +155,11 @@ class _Trials:
             return False
         return self.is_right_with(results_instead(self._inside, replaced), own)
 
-    def is_right_with(self, results: Mapping[CallKey, tuple[Array, ...]], own: object) -> bool:
-        """Tell whether the number is right where calls return these results; `own` tells one trial from another."""
-        if own in self._tried or not self._may_run():
+    def is_right_with(self, results: Mapping[CallKey, tuple[Array, ...]], key: object) -> bool:
+        """Tell whether the number is right where calls return these results; `key` tells one trial from another."""
+        if key in self._tried or not self._may_run():
             return False
-        self._tried.add(own)
+        self._tried.add(key)
         number = self._candidate(CallRecord(lambda _: True, None, results))
         return number is not None and abs(number - self._right) <= self._tolerance * abs(self._right)
 
@@ -176,18 +173,33 @@ class _Trials:
         return [one for one in self._by_name(call, others) if same_function(call.name, one.call.name)]
 
     def _by_name(self, call: RecordedCall, others: Sequence[Counterpart]) -> list[Counterpart]:
-        """Those of the same function first; of whole numbers, as of labels, these alone.
+        """Put those of the same function first; for whole numbers, as labels are, take these alone.
 
         A table of one number throughout, as of targets, is no counterpart of a result that varies.
         """
-        own = self._inside.result(call)
-        others = [one for one in others if not self._way or any(key in self._way for key in one.call.returned)]
-        alike = [one for one in others if _has_fractions(own) == _has_fractions(self._meant(call, one))]
-        named = [one for one in alike if same_function(call.name, one.call.name)]
-        if not _has_fractions(own):
+        result = self._inside.result(call)
+        others = [
+            counterpart
+            for counterpart in others
+            if not self._way or any(key in self._way for key in counterpart.call.returned)
+        ]
+        same_kind = [
+            counterpart
+            for counterpart in others
+            if _has_fractions(result) == _has_fractions(self._meant(call, counterpart))
+        ]
+        named = [counterpart for counterpart in same_kind if same_function(call.name, counterpart.call.name)]
+        if not _has_fractions(result):
             return named
-        varies = _varies(own)
-        return [*named, *(one for one in alike if one not in named and _varies(self._meant(call, one)) == varies)]
+        varies = _varies(result)
+        return [
+            *named,
+            *(
+                counterpart
+                for counterpart in same_kind
+                if counterpart not in named and _varies(self._meant(call, counterpart)) == varies
+            ),
+        ]
 
     def _meant(self, call: RecordedCall, other: Counterpart) -> Array:
         return self._inside.meant_result(other, self._inside.result(call).shape)
@@ -201,11 +213,11 @@ def _varies(value: Array) -> bool:
     return bool((value != value.reshape(-1)[:1]).any())
 
 
-def _end(made: CallRecord, number: float) -> TensorKey | None:
+def _end(record: CallRecord, number: float) -> TensorKey | None:
     """The last result that is this number."""
-    for call in reversed([*made.calls.values()]):
+    for call in reversed([*record.calls.values()]):
         for key in call.returned:
-            value = made.values.get(key)
+            value = record.values.get(key)
             if call.is_function and value is not None and value.size == 1 and np.float32(value) == np.float32(number):
                 return key
     return None
@@ -214,11 +226,11 @@ def _end(made: CallRecord, number: float) -> TensorKey | None:
 def _way_to(meant: CallRecord, number: float) -> set[TensorKey]:
     """All that the reference makes its number of; nothing where no call returned that number."""
     end = _end(meant, number)
-    found, left = set[bytes](), [] if end is None else [end]
+    keys, left = set[bytes](), [] if end is None else [end]
     while left:
         key = left.pop()
-        if key not in found:
-            found.add(key)
+        if key not in keys:
+            keys.add(key)
             maker = meant.makers.get(key)
             left += maker.given if maker else ()
-    return found
+    return keys

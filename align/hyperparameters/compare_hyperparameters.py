@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from align.core.verdicts import Coverage, Outcome, Verdict
-from align.hyperparameters.hyperparameter_result import (
-    ComparedHyperparameter,
-    Comparison,
-    HyperparameterComparison,
-    OneSidedHyperparameter,
-    SettingsSide,
+from align.core.verdicts import Coverage, Outcome, ShownResult, Verdict
+from align.hyperparameters.named_parameters import (
     batch_quantity,
     common_forms,
     duration_quantity,
-    side_value,
+    read_meaning,
     warmup_quantity,
 )
-from align.hyperparameters.named_parameters import read_meaning
 from align.hyperparameters.setting_values import Held, as_number, in_one_form, listed_values, same_value, shown_value
 from align.hyperparameters.settings_format import read_settings_of
 from align.hyperparameters.thresholds import LEAST_LETTERS_OF_A_NAME, LEAST_SIGNS, VALUE_NOT_SET
@@ -31,14 +24,10 @@ from align.words.catalogue import say, sentence, word
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
-    from typing import TypeVar
 
-    from align.hyperparameters.hyperparameter_result import Form, Quantity
-    from align.hyperparameters.named_parameters import Meaning
-    from align.hyperparameters.settings_format import Setting, SettingsRead
+    from align.hyperparameters.named_parameters import Form, Meaning, Quantity
+    from align.hyperparameters.settings_format import Setting
     from align.rules.hyperparameter_rules import Parameter, Trainer
-
-    T = TypeVar("T")
 
 
 def compare_hyperparameters(reference: str | Path, candidate: str | Path) -> HyperparameterComparison:
@@ -58,45 +47,33 @@ def compare_hyperparameters(reference: str | Path, candidate: str | Path) -> Hyp
     >>> [(one.title, one.reference.value, one.candidate.value) for one in found.differences]
     [('learning rate', '0.0001', '0.0002')]
     """
-    read = read_settings_of(reference), read_settings_of(candidate)
-    meanings = [_meaning(one) for one in read]
-    found = compare_meanings(*meanings)
-    first, second = (_side(one, meaning) for one, meaning in zip(read, meanings, strict=True))
+    files = read_settings_of(reference), read_settings_of(candidate)
+    meanings = [read_meaning(list(side.settings), known_trainer(side.settings)) for side in files]
+    for meaning in meanings:
+        fill_defaults(meaning)
+    comparison = compare_meanings(*meanings)
+    trainers = [meaning.trainer.title if meaning.trainer else "" for meaning in meanings]
+    first, second = (
+        SettingsSide(side.label, side.formats, trainer, len({setting.name for setting in side.settings}))
+        for side, trainer in zip(files, trainers, strict=True)
+    )
     return HyperparameterComparison(
-        first,
-        second,
-        _sorted(found.differs),
-        _sorted(found.unsettled),
-        _sorted(found.without_effect),
-        _sorted(found.one_sided),
-        _sorted(found.equal),
-        _verdict(found),
+        first, second, tuple(comparison.differs), tuple(comparison.unsettled), tuple(comparison.without_effect),
+        tuple(comparison.one_sided), tuple(comparison.equal), _verdict(comparison),
+    )  # fmt: skip
+
+
+def _verdict(comparison: Comparison) -> Verdict:
+    differences = comparison.differs
+    compared = len(differences) + len(comparison.equal)
+    sides = [one.side for one in comparison.one_sided]
+    alone = sides.count("reference"), sides.count("candidate")
+    coverage = Coverage("hyperparameters", compared, len(comparison.without_effect), *alone)
+    caveats = (
+        (sentence("hyperparameters_verdict.unsettled", count=len(comparison.unsettled)),)
+        if comparison.unsettled
+        else ()
     )
-
-
-def _meaning(read: SettingsRead) -> Meaning:
-    meaning = read_meaning(list(read.settings), known_trainer(read.settings))
-    fill_defaults(meaning)
-    return meaning
-
-
-def _side(read: SettingsRead, meaning: Meaning) -> SettingsSide:
-    trainer = meaning.trainer.title if meaning.trainer else ""
-    return SettingsSide(read.label, read.formats, trainer, len({one.name for one in read.settings}))
-
-
-def _sorted(found: list[tuple[int, T]]) -> tuple[T, ...]:
-    return tuple(one for _, one in sorted(found, key=lambda pair: pair[0]))
-
-
-def _verdict(found: Comparison) -> Verdict:
-    differences = _sorted(found.differs)
-    compared = len(differences) + len(found.equal)
-    alone = [one.side for _, one in found.one_sided]
-    coverage = Coverage(
-        "hyperparameters", compared, len(found.without_effect), alone.count("reference"), alone.count("candidate")
-    )
-    caveats = (sentence("hyperparameters_verdict.unsettled", count=len(found.unsettled)),) if found.unsettled else ()
     if differences:
         first = differences[0]
         facts = {"title": first.title, "reference": first.reference.value, "candidate": first.candidate.value}
@@ -105,6 +82,102 @@ def _verdict(found: Comparison) -> Verdict:
     if not compared:
         return Verdict(Outcome.NOT_COMPARED, sentence("hyperparameters_verdict.nothing"), coverage, caveats)
     return Verdict(Outcome.ALIGNED, sentence("hyperparameters_verdict.equal", count=compared), coverage, caveats)
+
+
+# What two trainings are set to, side by side: what differs, what cannot be told, and what only one side gives.
+
+ValueOrigin = Literal["given", "default", "derived", "not given"]
+
+
+@dataclass(frozen=True, slots=True)
+class SideValue:
+    """The value of one side: as it is shown, as it is spelled there, `file:line` or the address of a default.
+
+    `how` says how a derived value was computed.
+    """
+
+    value: str
+    spelled: str
+    place: str
+    origin: ValueOrigin
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedHyperparameter:
+    """One parameter on both sides; `why` says what it does to a loss, or why it cannot be compared."""
+
+    parameter: str
+    title: str
+    group: str
+    reference: SideValue
+    candidate: SideValue
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class OneSidedHyperparameter:
+    """A setting that one side alone gives, and for which no default of the other is known."""
+
+    side: Literal["reference", "candidate"]
+    parameter: str
+    title: str
+    known: bool
+    value: SideValue
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsSide:
+    """What was read of a side: forms of its files, the trainer that its names tell ("" if none), how many settings."""
+
+    label: str
+    formats: tuple[str, ...]
+    trainer: str
+    settings: int
+
+
+@dataclass(frozen=True, slots=True)
+class HyperparameterComparison(ShownResult):
+    """Both sides' settings; `differences` stand in the order of what they do to a loss.
+
+    `without_effect` differ and change rounding, speed or what is printed; `unsettled` cannot be compared as they stand.
+    """
+
+    result_kind = "hyperparameters"
+    reference: SettingsSide
+    candidate: SettingsSide
+    differences: tuple[ComparedHyperparameter, ...]
+    unsettled: tuple[ComparedHyperparameter, ...]
+    without_effect: tuple[ComparedHyperparameter, ...]
+    one_sided: tuple[OneSidedHyperparameter, ...]
+    equal: tuple[ComparedHyperparameter, ...]
+    verdict: Verdict
+
+
+# What a comparison has found so far, and how a side of a row is shown.
+
+NOT_GIVEN = SideValue("", "", "", "not given", "")
+
+
+@dataclass(slots=True)
+class Comparison:
+    """What a comparison has found so far, by kind, each in the order of what it does to a loss."""
+
+    differs: list[ComparedHyperparameter] = field(default_factory=list)
+    unsettled: list[ComparedHyperparameter] = field(default_factory=list)
+    without_effect: list[ComparedHyperparameter] = field(default_factory=list)
+    equal: list[ComparedHyperparameter] = field(default_factory=list)
+    one_sided: list[OneSidedHyperparameter] = field(default_factory=list)
+
+
+def side_value(given: Held | None, unit: str = "") -> SideValue:
+    """What is shown of a side; names of choices as they are spelled, since the common form is for comparing only."""
+    if given is None:
+        return NOT_GIVEN
+    is_name = isinstance(given.value, str) and not given.how
+    value = (given.text if is_name else shown_value(given.value)).strip()
+    shown = sentence("hyperparameters.with_unit", value=value, unit=unit) if unit else value
+    return SideValue(shown, given.text, given.place, given.origin, given.how)
 
 
 # Two sides' parameters compared: single ones, derived ones, and settings that only their spelling pairs.
@@ -122,17 +195,17 @@ QUANTITIES: tuple[tuple[str, Callable[[Meaning], Quantity]], ...] = (
 
 def compare_meanings(reference: Meaning, candidate: Meaning) -> Comparison:
     """Compare all parameters in their order, then what is left over."""
-    found = Comparison()
+    comparison = Comparison()
     for one, other in ((reference, candidate), (candidate, reference)):
         _give_back(one, other)
     for parameter in hyperparameter_rules().parameters:
         quantity = dict(QUANTITIES).get(parameter.id)
         if quantity is not None:
-            _compare_quantity(parameter, quantity(reference), quantity(candidate), found)
+            _compare_quantity(parameter, quantity(reference), quantity(candidate), comparison)
         elif not parameter.part or _stands_alone(parameter, reference, candidate):
-            _compare_single(parameter, reference, candidate, found)
-    compare_others(reference, candidate, found)
-    return found
+            _compare_single(parameter, reference, candidate, comparison)
+    compare_others(reference, candidate, comparison)
+    return comparison
 
 
 def _give_back(mine: Meaning, other: Meaning) -> None:
@@ -150,47 +223,47 @@ def _stands_alone(parameter: Parameter, *sides: Meaning) -> bool:
     return (parameter.id == WORLD_SIZE and all(lacking)) or (parameter.id == ACCUMULATION and any(lacking))
 
 
-def _compare_single(parameter: Parameter, reference: Meaning, candidate: Meaning, found: Comparison) -> None:
-    one, other = reference.held.get(parameter.id), candidate.held.get(parameter.id)
-    if one is None and other is None:
+def _compare_single(parameter: Parameter, reference: Meaning, candidate: Meaning, comparison: Comparison) -> None:
+    first, second = reference.held.get(parameter.id), candidate.held.get(parameter.id)
+    if first is None and second is None:
         return
-    if one is None or other is None:
-        giver = candidate if one is None else reference
-        if (one or other).origin != "default" and _counts(parameter, giver):  # type: ignore[union-attr]
-            _add_one_sided(parameter.order, parameter.id, parameter.title, one, other, found)
+    if first is None or second is None:
+        giver = candidate if first is None else reference
+        if (first or second).origin != "default" and _counts(parameter, giver):  # type: ignore[union-attr]
+            comparison.one_sided.append(_one_sided(parameter.id, parameter.title, first, second))
         return
-    one, other = _by_like_names(one, other)
+    first, second = _by_like_names(first, second)
+    # Where a learning rate differs, it is said there, and not of what is the same share of it.
+    same_share = first.share is not None and second.share is not None and same_value(first.share, second.share)
     counts = _counts(parameter, reference) and _counts(parameter, candidate)
-    compared = _compared(parameter, one, other, parameter.why)
-    if one.rivals or other.rivals:
-        found.unsettled.append((parameter.order, _compared(parameter, one, other, _several(one, other))))
-    elif same_value(one.value, other.value) or _same_share(one, other):
-        found.equal.append((parameter.order, compared))
-    elif why := _open_because(parameter, one, other, same_trainer=_of_one_trainer(reference, candidate)):
-        found.unsettled.append((parameter.order, _compared(parameter, one, other, why)))
+    compared = _compared(parameter, first, second, parameter.why)
+    if first.rivals or second.rivals:
+        comparison.unsettled.append(_compared(parameter, first, second, _several(first, second)))
+    elif same_value(first.value, second.value) or same_share:
+        comparison.equal.append(compared)
+    elif why := _open_because(
+        parameter, first, second, same_trainer=reference.trainer is candidate.trainer is not None
+    ):
+        comparison.unsettled.append(_compared(parameter, first, second, why))
     elif parameter.group in hyperparameter_rules().unsettling or not counts:
-        found.without_effect.append((parameter.order, compared))
+        comparison.without_effect.append(compared)
     else:
-        found.differs.append((parameter.order, compared))
+        comparison.differs.append(compared)
 
 
-def _of_one_trainer(reference: Meaning, candidate: Meaning) -> bool:
-    return reference.trainer is not None and reference.trainer is candidate.trainer
-
-
-def _by_like_names(one: Held, other: Held) -> tuple[Held, Held]:
+def _by_like_names(left: Held, right: Held) -> tuple[Held, Held]:
     """Both without their rivals, if these have the same names: of two runs of one program each is held against its own.
 
     What is held then is the first that is unlike.
     """
-    mine, theirs = (dict(text.split(" = ", 1) for text in held.rivals) for held in (one, other))
+    mine, theirs = (dict(text.split(" = ", 1) for text in held.rivals) for held in (left, right))
     if not mine or mine.keys() != theirs.keys():
-        return one, other
+        return left, right
     unlike = next((name for name in mine if not same_value(mine[name], theirs[name])), None)
     if unlike is None:
-        return replace(one, rivals=()), replace(other, rivals=())
+        return replace(left, rivals=()), replace(right, rivals=())
     first, second = mine[unlike], theirs[unlike]
-    return replace(one, value=first, text=first, rivals=()), replace(other, value=second, text=second, rivals=())
+    return replace(left, value=first, text=first, rivals=()), replace(right, value=second, text=second, rivals=())
 
 
 def _several(*held: Held) -> str:
@@ -198,24 +271,20 @@ def _several(*held: Held) -> str:
     return sentence("hyperparameters.several", settings=list(next(one.rivals for one in held if one.rivals)))
 
 
-def _same_share(one: Held, other: Held) -> bool:
-    """Tell whether both are one share of a learning rate: where that differs, it is said there."""
-    return one.share is not None and other.share is not None and same_value(one.share, other.share)
-
-
-def _open_because(parameter: Parameter, one: Held, other: Held, *, same_trainer: bool) -> str:
+def _open_because(parameter: Parameter, first: Held, second: Held, *, same_trainer: bool) -> str:
     """Say why unlike texts may stand for the same: paths, and names that a trainer gives; "" for all else."""
-    if one.computed or other.computed:
+    if first.computed or second.computed:
         return sentence("hyperparameters.computed")
     if parameter.kind == "pixels" or parameter.background:
-        return _open_colours(one, other) if parameter.kind == "pixels" else _open_background(one, other)
-    if parameter.kind == "switch" and not any(isinstance(held.value, bool) for held in (one, other)):
+        return _open_colours(first, second) if parameter.kind == "pixels" else _open_background(first, second)
+    if parameter.kind == "switch" and not any(isinstance(side.value, bool) for side in (first, second)):
         return sentence("hyperparameters.place")
     known = parameter.same.values()
-    if parameter.classes and not (one.value in known and other.value in known):
+    if parameter.classes and not (first.value in known and second.value in known):
         return sentence("hyperparameters.own_name")
-    if parameter.kind == "place" and not (parameter.group == STARTING_POINT and _named_weights(one, other)):
-        return sentence("hyperparameters.place")
+    if parameter.kind == "place":
+        of_a_hub = parameter.group == STARTING_POINT and all(HUB_NAME.fullmatch(side.text) for side in (first, second))
+        return "" if of_a_hub else sentence("hyperparameters.place")
     return "" if parameter.kind != "own name" or same_trainer else sentence("hyperparameters.own_name")
 
 
@@ -235,17 +304,13 @@ def _open_colours(one: Held, other: Held) -> str:
     return sentence("hyperparameters.colours") if same else ""
 
 
-def _named_weights(one: Held, other: Held) -> bool:
-    """Tell whether both are names of a hub, `owner/name`: then they name what they stand for."""
-    return all(HUB_NAME.fullmatch(held.text) is not None for held in (one, other))
-
-
 def _counts(parameter: Parameter, meaning: Meaning) -> bool:
     """Tell whether what a parameter needs is so on a side, as far as that is known."""
     if parameter.beside and "nothing" in dict(QUANTITIES)[parameter.beside](meaning).forms:
         return False
     return all(
-        _is_open(name, meaning) or _is_one_of(values, meaning.held[name]) for name, values in parameter.needs.items()
+        _is_open(name, meaning) or any(same_value(meaning.held[name].value, value) for value in values)  # type: ignore[arg-type]
+        for name, values in parameter.needs.items()
     )
 
 
@@ -257,18 +322,14 @@ def _is_open(name: str, meaning: Meaning) -> bool:
     )
 
 
-def _is_one_of(values: tuple[object, ...], held: Held) -> bool:
-    return any(same_value(held.value, one) for one in values)  # type: ignore[arg-type]
-
-
-def _compare_quantity(parameter: Parameter, reference: Quantity, candidate: Quantity, found: Comparison) -> None:
-    one, other = reference.first, candidate.first
-    if one is None or other is None:
-        if one is not other and (one or other).origin != "default":  # type: ignore[union-attr]
-            _add_one_sided(parameter.order, parameter.id, parameter.title, one, other, found)
+def _compare_quantity(parameter: Parameter, reference: Quantity, candidate: Quantity, comparison: Comparison) -> None:
+    first, second = reference.first, candidate.first
+    if first is None or second is None:
+        if first is not second and (first or second).origin != "default":  # type: ignore[union-attr]
+            comparison.one_sided.append(_one_sided(parameter.id, parameter.title, first, second))
         return
-    if one.rivals != other.rivals:
-        found.unsettled.append((parameter.order, _compared(parameter, one, other, _several(one, other))))
+    if first.rivals != second.rivals:
+        comparison.unsettled.append(_compared(parameter, first, second, _several(first, second)))
         return
     form = next(common_forms(reference, candidate), None)
     none = [side for side in (reference, candidate) if "nothing" in side.forms]
@@ -277,13 +338,13 @@ def _compare_quantity(parameter: Parameter, reference: Quantity, candidate: Quan
     if form is None and not none:
         forms = [word("hyperparameter_form", next(iter(side.forms))) for side in (reference, candidate)]
         why = sentence("hyperparameters.unlike_forms", reference=forms[0], candidate=forms[1])
-        found.unsettled.append((parameter.order, _compared(parameter, one, other, why)))
+        comparison.unsettled.append(_compared(parameter, first, second, why))
         return
     if form is not None:
-        one, other = reference.forms[form], candidate.forms[form]
-    same = len(none) == 2 or (form is not None and not none and same_value(one.value, other.value))
-    compared = _compared(parameter, one, other, parameter.why, _unit(form, reference, candidate))
-    (found.equal if same else found.differs).append((parameter.order, compared))
+        first, second = reference.forms[form], candidate.forms[form]
+    same = len(none) == 2 or (form is not None and not none and same_value(first.value, second.value))
+    compared = _compared(parameter, first, second, parameter.why, _unit(form, reference, candidate))
+    (comparison.equal if same else comparison.differs).append(compared)
 
 
 def _of_like_ranks(reference: Quantity, candidate: Quantity) -> bool:
@@ -300,10 +361,9 @@ def _of_like_ranks(reference: Quantity, candidate: Quantity) -> bool:
 
 def _unit(form: Form | None, reference: Quantity, candidate: Quantity) -> tuple[str, str]:
     """The units of both values."""
-    forms = [
-        form or next(iter(one for one in side.forms if one != "nothing"), "steps") for side in (reference, candidate)
-    ]
-    first, second = (word("hyperparameter_unit", str(one)) for one in forms)
+    both = (reference, candidate)
+    forms = [form or next((one for one in side.forms if one != "nothing"), "steps") for side in both]
+    first, second = (say(f"hyperparameter_unit.{one.replace(' ', '_')}") for one in forms)
     return first, second
 
 
@@ -314,56 +374,52 @@ def _compared(
     return ComparedHyperparameter(parameter.id, parameter.title, parameter.group, first, second, why)
 
 
-def _add_one_sided(order: int, name: str, title: str, one: Held | None, other: Held | None, found: Comparison) -> None:
+def _one_sided(
+    name: str, title: str, one: Held | None, other: Held | None, *, known: bool = True
+) -> OneSidedHyperparameter:
     side: Literal["reference", "candidate"] = "candidate" if one is None else "reference"
-    found.one_sided.append((order, OneSidedHyperparameter(side, name, title, True, side_value(one or other))))
+    return OneSidedHyperparameter(side, name, title, known, side_value(one or other))
 
 
 # Settings that no table knows, paired by their spelling; and those that no loss depends on.
 
 OTHERS, BOOKKEEPING, ENVIRONMENT = "other settings", "bookkeeping", "environment"
 HUB_NAME = re.compile(r"[A-Za-z][\w-]*/[\w.-]*[A-Z\d][\w.-]*")
-LAST = sys.maxsize  # behind all parameters that a table knows
 
 
-def compare_others(reference: Meaning, candidate: Meaning, found: Comparison) -> None:
+def compare_others(reference: Meaning, candidate: Meaning, comparison: Comparison) -> None:
     """Pair by spelling what no table knows; and what no loss depends on."""
     mine, theirs, far = with_nested_names(reference.others, candidate.others)
     for name in sorted({*mine, *theirs}):
-        one, other = mine.get(name), theirs.get(name)
-        if one is not None and other is not None:
-            _compare_spelled(name, one, other, found, far=name in far)
+        first, second = mine.get(name), theirs.get(name)
+        if first is not None and second is not None:
+            _compare_spelled(name, first, second, comparison, far=name in far)
         else:
-            setting = one or other
-            side: Literal["reference", "candidate"] = "candidate" if one is None else "reference"
-            value = side_value(_plain(setting))  # type: ignore[arg-type]
-            found.one_sided.append((LAST, OneSidedHyperparameter(side, name, name, False, value)))
+            held = (None if setting is None else _plain(setting) for setting in (first, second))
+            comparison.one_sided.append(_one_sided(name, name, *held, known=False))
     for name in sorted(reference.without_effect.keys() & candidate.without_effect.keys()):
-        one, other = reference.without_effect[name], candidate.without_effect[name]
-        if not same_value(one.value, other.value):
+        first, second = reference.without_effect[name], candidate.without_effect[name]
+        if not same_value(first.value, second.value):
             group = ENVIRONMENT if name.startswith(f"{ENVIRONMENT}.") else BOOKKEEPING
-            found.without_effect.append((LAST, _spelled(name, one, other, group)))
+            comparison.without_effect.append(_spelled(name, first, second, group))
 
 
-def _compare_spelled(name: str, one: Setting, other: Setting, found: Comparison, *, far: bool) -> None:
+def _compare_spelled(name: str, first: Setting, second: Setting, comparison: Comparison, *, far: bool) -> None:
     """Compare two settings of one name that no table knows; of two paths it is not known what lies there."""
-    compared = _spelled(name, one, other, OTHERS)
-    if same_value(one.value, other.value):
-        found.equal.append((LAST, compared))
-    elif any(_is_path(held) for held in (one, other)) and all(isinstance(held.value, str) for held in (one, other)):
-        found.unsettled.append((LAST, replace(compared, why=sentence("hyperparameters.place"))))
-    elif any(same_value(held.value, VALUE_NOT_SET) for held in (one, other)):
-        found.unsettled.append((LAST, replace(compared, why=sentence("hyperparameters.minus_one"))))
-    elif one.computed or other.computed:
-        found.unsettled.append((LAST, replace(compared, why=sentence("hyperparameters.computed"))))
+    compared = _spelled(name, first, second, OTHERS)
+    texts = [setting.value for setting in (first, second) if isinstance(setting.value, str)]
+    if same_value(first.value, second.value):
+        comparison.equal.append(compared)
+    elif any("/" in text and HUB_NAME.fullmatch(text) is None for text in texts) and len(texts) == 2:
+        comparison.unsettled.append(replace(compared, why=sentence("hyperparameters.place")))
+    elif any(same_value(setting.value, VALUE_NOT_SET) for setting in (first, second)):
+        comparison.unsettled.append(replace(compared, why=sentence("hyperparameters.minus_one")))
+    elif first.computed or second.computed:
+        comparison.unsettled.append(replace(compared, why=sentence("hyperparameters.computed")))
     elif far:
-        found.unsettled.append((LAST, replace(compared, why=sentence("hyperparameters.far", name=other.name))))
+        comparison.unsettled.append(replace(compared, why=sentence("hyperparameters.far", name=second.name)))
     else:
-        found.differs.append((LAST, compared))
-
-
-def _is_path(setting: Setting) -> bool:
-    return isinstance(setting.value, str) and "/" in setting.value and HUB_NAME.fullmatch(setting.value) is None
+        comparison.differs.append(compared)
 
 
 def _spelled(name: str, one: Setting, other: Setting, group: str) -> ComparedHyperparameter:
@@ -414,10 +470,8 @@ def _by_tail(reference: Mapping[str, Setting], candidate: Mapping[str, Setting])
     """Names of two parts or more that another name ends with: `pitch.feature` is `audio.pitch.feature`."""
     mine = [name for name in reference if "." in name and name not in candidate]
     theirs = [name for name in candidate if "." in name and name not in reference]
-    longer = [(one, tail) for one in mine for tail in _tails(one) if tail in candidate and tail not in reference]
-    longer += [
-        (tail, other) for other in theirs for tail in _tails(other) if tail in reference and tail not in candidate
-    ]
+    longer = [(name, tail) for name in mine for tail in _tails(name) if tail in candidate and tail not in reference]
+    longer += [(tail, name) for name in theirs for tail in _tails(name) if tail in reference and tail not in candidate]
     counted = Counter(name for pair in longer for name in pair)
     return {other: one for one, other in longer if counted[one] == counted[other] == 1}
 
@@ -433,35 +487,24 @@ def _by_last_part(
 ) -> dict[str, str]:
     """Names whose last part is theirs alone, with values of one form: under a common part, or `far` from each other."""
     ends = _single_ends(reference, candidate), _single_ends(candidate, reference)
-    found = {}
+    partners = {}
     for end, name in ends[0].items():
         other = ends[1].get(end, "")
         common = ({*name.split(".")[:-1]} & {*other.split(".")[:-1]}) - hyperparameter_rules().neutral
-        if (
-            other
-            and (_says_enough(end, name, other) if far else common)
-            and _form(reference[name]) == _form(candidate[other])
-        ):
-            found[other] = name
-    return found
-
-
-def _plain_end(name: str) -> str:
-    """The last part of a name without what says that it is a number: `num_factors` is `factors`."""
-    return _COUNT.sub("", name.rpartition(".")[2])
-
-
-def _says_enough(end: str, name: str, other: str) -> bool:
-    """Tell an end that pairs names without a common part: two words, or a whole name of one side."""
-    whole = any("." not in one for one in (name, other))
-    return "_" in end or (whole and len(end) >= LEAST_LETTERS_OF_A_NAME)
+        # Without a common part two words of an end say enough, or a whole name of one side.
+        long_enough = len(end) >= LEAST_LETTERS_OF_A_NAME and not all("." in one for one in (name, other))
+        says_enough = "_" in end or long_enough if far else common
+        if other and says_enough and _form(reference[name]) == _form(candidate[other]):
+            partners[other] = name
+    return partners
 
 
 def _single_ends(names: Mapping[str, Setting], others: Mapping[str, Setting]) -> dict[str, str]:
     """The names by their last part, where all that end so have one value, and the other side lacks the whole name."""
     ends: dict[str, list[str]] = {}
     for name in names:
-        ends.setdefault(_plain_end(name), []).append(name)
+        # `num_factors` is `factors`: a name may say that it is a number.
+        ends.setdefault(_COUNT.sub("", name.rpartition(".")[2]), []).append(name)
     return {
         end: several[0]
         for end, several in ends.items()
@@ -488,33 +531,30 @@ def _form(setting: Setting) -> tuple[bool, int]:
 
 def known_trainer(settings: Iterable[Setting]) -> Trainer | None:
     """The trainer with most signs; None if that are too few, or two trainers have as many."""
-    names = {spelled_name(one.name) for one in settings}
-    signs = {one.id: _signs(one, names) for one in hyperparameter_rules().trainers}
-    known = [one for one in hyperparameter_rules().trainers if len(signs[one.id]) >= LEAST_SIGNS]
-    known = [one for one in known if not signs[one.id] <= signs.get(one.like, set())]
-    driven = {name for one in known for name in one.drives}
-    found = sorted((one for one in known if one.id not in driven), key=lambda one: -len(signs[one.id]))
-    if not found or (len(found) > 1 and len(signs[found[0].id]) == len(signs[found[1].id])):
+    names = {spelled_name(setting.name) for setting in settings}
+
+    def is_there(sign: str) -> bool:
+        return sign in names or ("*" in sign and any(fits_name(name, sign) for name in names))
+
+    signs = {trainer.id: set(filter(is_there, trainer.signs)) for trainer in hyperparameter_rules().trainers}
+    known = [trainer for trainer in hyperparameter_rules().trainers if len(signs[trainer.id]) >= LEAST_SIGNS]
+    known = [trainer for trainer in known if not signs[trainer.id] <= signs.get(trainer.like, set())]
+    driven = {name for trainer in known for name in trainer.drives}
+    candidates = sorted(
+        (trainer for trainer in known if trainer.id not in driven), key=lambda trainer: -len(signs[trainer.id])
+    )
+    if not candidates or (len(candidates) > 1 and len(signs[candidates[0].id]) == len(signs[candidates[1].id])):
         return None
-    return _with_driven(found[0], [one for one in known if one.id in found[0].drives])
-
-
-def _signs(trainer: Trainer, names: set[str]) -> set[str]:
-    return {
-        sign
-        for sign in trainer.signs
-        if sign in names or ("*" in sign and any(fits_name(name, sign) for name in names))
-    }
+    return _with_driven(candidates[0], [trainer for trainer in known if trainer.id in candidates[0].drives])
 
 
 def _with_driven(trainer: Trainer, driven: list[Trainer]) -> Trainer:
     """A trainer with the names of those that it drives: what their settings say is done, and its own are only asked."""
-    for one in driven:
-        off = {**one.off, **trainer.off}
-        names = {
-            name: (*one.names.get(name, ()), *trainer.names.get(name, ())) for name in {*one.names, *trainer.names}
-        }
-        trainer = replace(trainer, names=names, off=off, ignored=(*one.ignored, *trainer.ignored))
+    for other in driven:
+        mine, theirs = trainer.names, other.names
+        names = {name: (*theirs.get(name, ()), *mine.get(name, ())) for name in {*theirs, *mine}}
+        off, ignored = {**other.off, **trainer.off}, (*other.ignored, *trainer.ignored)
+        trainer = replace(trainer, names=names, off=off, ignored=ignored)
     return trainer
 
 
@@ -547,13 +587,13 @@ def _of_trainer(meaning: Meaning) -> Iterator[tuple[str, object, str]]:
     trainer = meaning.trainer
     if trainer is None:
         return
-    fitting = [case for case in trainer.cases if all(_fits(meaning, *one) for one in case.when.items())]
+
+    def holds(name: str, pattern: str) -> bool:
+        return name in meaning.held and fits_name(meaning.held[name].text.lower(), pattern)
+
+    fitting = [case for case in trainer.cases if all(holds(*condition) for condition in case.when.items())]
     for defaults in (*(case.defaults for case in fitting), trainer.defaults):
         yield from ((name, value, trainer.sources.get(name, trainer.source)) for name, value in defaults.items())
-
-
-def _fits(meaning: Meaning, name: str, pattern: str) -> bool:
-    return name in meaning.held and fits_name(meaning.held[name].text.lower(), pattern)
 
 
 def _of_optimizer(meaning: Meaning) -> Iterator[tuple[str, object, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from align.hyperparameters.setting_values import (
     RATE,
@@ -20,7 +20,7 @@ from align.hyperparameters.thresholds import LEAST_OPTIONS, LONGEST_VALUE, RANK_
 from align.rules.hyperparameter_rules import fits_name, fits_one_of, hyperparameter_rules, plain_choice, plain_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from align.hyperparameters.settings_format import Setting, Value
     from align.rules.hyperparameter_rules import HyperparameterRules, Parameter, SpelledName, Trainer
@@ -71,18 +71,22 @@ def read_meaning(settings: list[Setting], trainer: Trainer | None) -> Meaning:
     _scale_by_rate(meaning)
     _see_constant_rate(meaning)
     if sum(one.option for one in by_name.values()) >= LEAST_OPTIONS:
-        meaning.lacking = _without_option(by_name.keys(), trainer)
+        own, implied = (trainer.names, trainer.implied) if trainer else ({}, frozenset())
+        others = (one for one in hyperparameter_rules().parameters if one.id not in implied)
+        spelled = {one.id: tuple(name.name for name in (*one.names, *own.get(one.id, ()))) for one in others}
+        lacking = (ident for ident, names in spelled.items() if not any(fits_one_of(name, names) for name in by_name))
+        meaning.lacking = frozenset(lacking)
     return meaning
 
 
 def _last_of_each(settings: list[Setting]) -> dict[str, Setting]:
     """The settings by plain name, the last of each; one that is `auto` leaves it to what stands before."""
-    found: dict[str, Setting] = {}
-    for one in settings:
-        name = plain_name(one.name)
-        if name not in found or str(one.value).lower() != AUTO:
-            found[name] = one
-    return found
+    by_name: dict[str, Setting] = {}
+    for setting in settings:
+        name = plain_name(setting.name)
+        if name not in by_name or str(setting.value).lower() != AUTO:
+            by_name[name] = setting
+    return by_name
 
 
 def _hold_by_names(by_name: Mapping[str, Setting], meaning: Meaning) -> list[str]:
@@ -93,17 +97,13 @@ def _hold_by_names(by_name: Mapping[str, Setting], meaning: Meaning) -> list[str
     for name, setting in by_name.items():
         fits = [*_parameters_of(name, by_name, meaning.trainer)]
         for rank, parameter, spelled in fits:
-            held = held_value(setting, parameter, spelled, meaning.trainer)
-            if held is not None and rank <= ranks.get(parameter.id, rank):
+            value = held_value(setting, parameter, spelled, meaning.trainer)
+            if value is not None and rank <= ranks.get(parameter.id, rank):
                 ranks[parameter.id] = rank
-                meaning.held[parameter.id] = held
-            if (
-                held is not None
-                and rank >= RANK_OF_A_GENERAL_NAME
-                and not setting.option
-                and parameter.kind == "number"
-            ):
-                rivals.setdefault(parameter.id, []).append((setting, held))
+                meaning.held[parameter.id] = value
+            general = rank >= RANK_OF_A_GENERAL_NAME and parameter.kind == "number"
+            if value is not None and general and not setting.option:
+                rivals.setdefault(parameter.id, []).append((setting, value))
         if not fits and is_given(setting.value):
             left.append(name)
     for ident, several in rivals.items():
@@ -112,13 +112,13 @@ def _hold_by_names(by_name: Mapping[str, Setting], meaning: Meaning) -> list[str
     return left
 
 
-def _with_rivals(held: Held, several: list[tuple[Setting, Held]]) -> Held:
+def _with_rivals(value: Held, several: list[tuple[Setting, Held]]) -> Held:
     """What is held, with the settings of its file that give the same parameter another value."""
-    file = held.place.rpartition(":")[0]
-    alike = [(setting, other) for setting, other in several if other.place.rpartition(":")[0] == file]
-    if all(same_value(other.value, held.value) for _, other in alike):
-        return held
-    return replace(held, rivals=tuple(f"{setting.name} = {other.text}" for setting, other in alike))
+    file = value.place.rpartition(":")[0]
+    rivals = [(setting, other) for setting, other in several if other.place.rpartition(":")[0] == file]
+    if all(same_value(other.value, value.value) for _, other in rivals):
+        return value
+    return replace(value, rivals=tuple(f"{setting.name} = {other.text}" for setting, other in rivals))
 
 
 def _take_by_ends(names: list[str], beside: Mapping[str, Setting], meaning: Meaning) -> set[str]:
@@ -126,13 +126,13 @@ def _take_by_ends(names: list[str], beside: Mapping[str, Setting], meaning: Mean
     taken: set[str] = set()
     for several in endings(names, beside):
         parameter = several[0].parameter
-        for one in several:
-            held = held_value(beside[one.name], parameter, one.spelled, meaning.trainer)
+        for ending in several:
+            value = held_value(beside[ending.name], parameter, ending.spelled, meaning.trainer)
             known = meaning.held.get(parameter.id)
-            if held is not None and (known is None or same_value(known.value, held.value)):
-                meaning.held.setdefault(parameter.id, held)
-                meaning.by_end.setdefault(parameter.id, {})[one.name] = beside[one.name]
-                taken.add(one.name)
+            if value is not None and (known is None or same_value(known.value, value.value)):
+                meaning.held.setdefault(parameter.id, value)
+                meaning.by_end.setdefault(parameter.id, {})[ending.name] = beside[ending.name]
+                taken.add(ending.name)
     return taken
 
 
@@ -140,30 +140,19 @@ def _has_no_effect(name: str, trainer: Trainer | None) -> bool:
     return fits_one_of(name, (*hyperparameter_rules().without_effect, *(trainer.ignored if trainer else ())))
 
 
-def _without_option(names: Collection[str], trainer: Trainer | None) -> frozenset[str]:
-    """The parameters of which no name is among these, and that the trainer does not imply."""
-    own, implied = (trainer.names, trainer.implied) if trainer else ({}, frozenset())
-    return frozenset(
-        one.id
-        for one in hyperparameter_rules().parameters
-        if one.id not in implied
-        and not any(fits_name(name, spelled.name) for spelled in (*one.names, *own.get(one.id, ())) for name in names)
-    )
-
-
 def _parameters_of(
     name: str, beside: Mapping[str, Setting], trainer: Trainer | None
 ) -> Iterator[tuple[int, Parameter, SpelledName]]:
     """All parameters that a setting speaks of, with the rank of its name; a trainer's names rule out general ones."""
     rules = hyperparameter_rules()
-    own = False
+    named_by_trainer = False
     for ident, names in trainer.names.items() if trainer else ():
         for rank, spelled in enumerate(names):
             if fits_name(name, spelled.name):
-                own = True
+                named_by_trainer = True
                 if holds(spelled, rules.parameter(ident), name, beside):
                     yield rank, rules.parameter(ident), spelled
-    if own:
+    if named_by_trainer:
         return
     for known in (name, *_without_sections(name, beside)):
         for rank, parameter, spelled in rules.by_name.get(known, ()):
@@ -192,15 +181,15 @@ def _override(meaning: Meaning) -> None:
 def _scale_by_rate(meaning: Meaning) -> None:
     """Multiply what is given as a share of the learning rate; without one it is left out."""
     rate = meaning.number(RATE)
-    for name, held in [*meaning.held.items()]:
-        if held.how.endswith(f"× {RATE}"):
-            share = as_number(held.value)
+    for name, value in [*meaning.held.items()]:
+        if value.how.endswith(f"× {RATE}"):
+            share = as_number(value.value)
             if rate is None or share is None:
                 del meaning.held[name]
             else:
                 how = f"{shown_value(share)} × {shown_value(rate)}"
-                rivals = meaning.held[RATE].rivals or held.rivals
-                meaning.held[name] = Held(share * rate, held.text, held.place, "derived", how, share, rivals)
+                rivals = meaning.held[RATE].rivals or value.rivals
+                meaning.held[name] = Held(share * rate, value.text, value.place, "derived", how, share, rivals)
 
 
 def _see_constant_rate(meaning: Meaning) -> None:
@@ -243,31 +232,32 @@ class Ending(NamedTuple):
 def endings(names: Iterable[str], beside: Mapping[str, Setting]) -> Iterator[list[Ending]]:
     """For each parameter the names that end as it is called, best rank first; those of one rank have one value."""
     rules = hyperparameter_rules()
-    found: dict[str, list[Ending]] = {}
-    made = {name.rpartition(".")[0] for name in names if _is_made(name, beside[name], rules)}
-    made |= {plain_name(str(one.value)) for name, one in beside.items() if _chooses(name, rules)}
+    by_parameter: dict[str, list[Ending]] = {}
+    constructed = {name.rpartition(".")[0] for name in names if _is_made(name, beside[name], rules)}
+    constructed |= {plain_name(str(setting.value)) for name, setting in beside.items() if _chooses(name, rules)}
     for name in names:
-        if not _parts_words(name) & rules.apart:
-            for one in _endings_of(name, beside, made, rules):
-                found.setdefault(one.parameter.id, []).append(one)
-    for several in found.values():
-        agreeing = sorted((one for one in several if _agree(one, several, beside)), key=lambda one: one.rank)
+        # All words of the parts that a name stands under; of a name without parts its own.
+        if rules.apart.isdisjoint(_WORD.findall(name.rpartition(".")[0] or name)):
+            for ending in _endings_of(name, beside, constructed, rules):
+                by_parameter.setdefault(ending.parameter.id, []).append(ending)
+
+    def agrees(one: Ending, several: list[Ending]) -> bool:
+        alike = (beside[other.name].value for other in several if other.rank == one.rank)
+        return all(same_value(value, beside[one.name].value) for value in alike)
+
+    for several in by_parameter.values():
+        agreeing = sorted((ending for ending in several if agrees(ending, several)), key=lambda one: one.rank)
         if agreeing:
             yield agreeing
 
 
-def _agree(one: Ending, several: list[Ending], beside: Mapping[str, Setting]) -> bool:
-    value = beside[one.name].value
-    return all(same_value(beside[other.name].value, value) for other in several if other.rank == one.rank)
-
-
 def _endings_of(
-    name: str, beside: Mapping[str, Setting], made: set[str], rules: HyperparameterRules
+    name: str, beside: Mapping[str, Setting], constructed: set[str], rules: HyperparameterRules
 ) -> Iterator[Ending]:
     """What a name may speak of; of two parts, such as `optimizer.type`, the end says enough."""
     for folder, tail, whole in _ends(name):
         for rank, parameter, spelled in rules.by_name.get(tail, ()):
-            fits = whole or _stands_within(folder, parameter, made, rules)
+            fits = whole or _stands_within(folder, parameter, constructed, rules)
             if fits and holds(spelled, parameter, name, beside) and ("." in name or parameter.kind == "number"):
                 yield Ending(rank, name, parameter, spelled)
     for rank, parameter, spelled in rules.patterns:
@@ -313,11 +303,6 @@ def _stands_within(folder: str, parameter: Parameter, made: set[str], rules: Hyp
         if words - rules.neutral:
             return words <= within | rules.neutral
     return False
-
-
-def _parts_words(name: str) -> set[str]:
-    """All words of the parts that a name stands under; of a name without parts its own."""
-    return {*_WORD.findall(name.rpartition(".")[0] or name)}
 
 
 # When a name means its parameter: the value that it asks for, and what stands beside it.
@@ -370,7 +355,7 @@ def _may_be_number(value: Value, *, several: bool) -> bool:
 TRANSFORMS = "transforms"
 
 
-def hold_transforms(by_name: Mapping[str, Setting], trainer: Trainer | None, held: dict[str, Held]) -> None:
+def hold_transforms(by_name: Mapping[str, Setting], trainer: Trainer | None, values: dict[str, Held]) -> None:
     """Hold the names in the first list of transforms of a trainer, where its settings have one."""
     lists: dict[str, dict[str, str]] = {}
     first: Setting | None = None
@@ -382,7 +367,7 @@ def hold_transforms(by_name: Mapping[str, Setting], trainer: Trainer | None, hel
     if first is not None:
         called_so = next(iter(lists.values())).values()
         text = ", ".join(called_so)[:LONGEST_VALUE]
-        held[TRANSFORMS] = Held(", ".join(map(plain_choice, called_so)), text, first.place)
+        values[TRANSFORMS] = Held(", ".join(map(plain_choice, called_so)), text, first.place)
 
 
 def _entry(setting: Setting, patterns: tuple[str, ...]) -> tuple[str, str]:
@@ -392,3 +377,169 @@ def _entry(setting: Setting, patterns: tuple[str, ...]) -> tuple[str, str]:
         return place, str(setting.value)
     parts, depth = setting.name.split("."), max(one.count(".") for one in patterns) + 1
     return ".".join(parts[: depth - 1]), parts[depth - 1]
+
+
+# What follows from several settings: the global batch, the duration in steps, the warm-up; each says how.
+#
+# A quantity has several forms (a warm-up in steps, in epochs, as a share of the run). Two sides are compared in a
+# form that both have, which may be computed; where there is none, that is said and nothing is guessed.
+
+Form = Literal["batch", "batch of a rank", "steps", "epochs", "samples", "share", "nothing"]
+PARALLEL = ("tensor_parallel", "pipeline_parallel", "context_parallel")
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """One quantity of one side in all forms that it can be told in; the first is the one that is given."""
+
+    forms: dict[Form, Held]
+
+    @property
+    def first(self) -> Held | None:
+        """What is given, or the best that is known."""
+        return next(iter(self.forms.values()), None)
+
+
+def batch_quantity(meaning: Meaning) -> Quantity:
+    """The global batch: as given, or micro batch x accumulation x data-parallel ranks; else what one rank takes."""
+    forms: dict[Form, Held] = {}
+    if "global_batch" in meaning.held:
+        forms["batch"] = meaning.held["global_batch"]
+    micro, steps = meaning.number("micro_batch"), meaning.number("accumulation")
+    if micro is not None:
+        parts = [micro] if steps is None else [micro, steps]
+        origin = "default" if meaning.held["micro_batch"].origin == "default" else "derived"
+        ranks = data_ranks(meaning)
+        shared = ranks is not None and ranks.value != 1 and _may_be_shared(meaning)
+        if ranks is not None and not shared:
+            forms.setdefault("batch", _product([*parts, ranks.value], meaning, "micro_batch", ranks.how))
+        forms["batch of a rank"] = replace(_product(parts, meaning, "micro_batch", "", origin), unsure=shared)
+    return Quantity(forms)
+
+
+def _may_be_shared(meaning: Meaning) -> bool:
+    """Tell a `batch_size` beside `gpus` of a program that no table knows: it may be that of all of them."""
+    held = [meaning.held.get(name) for name in ("micro_batch", "world_size")]
+    return meaning.trainer is None and all(one is not None and one.unsure for one in held)
+
+
+def data_ranks(meaning: Meaning) -> Held | None:
+    """Data-parallel ranks: as given, or all devices by those that share one copy of the model."""
+    if "data_parallel" in meaning.held:
+        return meaning.held["data_parallel"]
+    devices = all_devices(meaning)
+    if devices is None or not isinstance(devices.value, float):
+        return None
+    shared, how = 1.0, [devices.how or shown_value(devices.value)]
+    for name in PARALLEL:
+        number = meaning.number(name)
+        if number is not None and number > 1:
+            shared *= number
+            how.append(shown_value(number))
+    ranks = devices.value / shared
+    text = how[0] if len(how) == 1 else f"{shown_value(ranks)} = {' / '.join([shown_value(devices.value), *how[1:]])}"
+    return Held(ranks, shown_value(ranks), devices.place, "derived", text) if ranks >= 1 else None
+
+
+def all_devices(meaning: Meaning) -> Held | None:
+    """All devices: as given, or nodes x devices of a node.
+
+    One device beside several of a node is what a program has before its launcher says more.
+    """
+    each, nodes = meaning.number("ranks_per_node"), meaning.number("nodes")
+    alone = meaning.number("world_size") == 1 and (each or 1) > 1
+    if "world_size" in meaning.held and not alone:
+        return meaning.held["world_size"]
+    if each is None:
+        return None
+    nodes = 1.0 if nodes is None else nodes
+    how = f"{shown_value(nodes)} × {shown_value(each)}" if nodes != 1 else shown_value(each)
+    return Held(nodes * each, shown_value(nodes * each), meaning.place("ranks_per_node"), "derived", how)
+
+
+def duration_quantity(meaning: Meaning) -> Quantity:
+    """The duration in steps, epochs or samples; the others follow where batch and length of the dataset are known."""
+    forms: dict[Form, Held] = {}
+    for name, form in _DURATIONS:
+        if name in meaning.held:
+            forms[form] = meaning.held[name]
+    batch, length = _global_batch(meaning), meaning.number("samples")
+    if "steps" not in forms and batch:
+        if "samples" in forms:
+            forms["steps"] = _quotient(forms["samples"], batch)
+        elif "epochs" in forms and length:
+            each = max(1.0, length // batch)
+            how = f"{shown_value(forms['epochs'].value)} × ({shown_value(length)} // {shown_value(batch)})"
+            total = float(forms["epochs"].value) * each  # type: ignore[arg-type]
+            forms["steps"] = Held(total, forms["epochs"].text, forms["epochs"].place, "derived", how)
+    return Quantity(forms)
+
+
+_DURATIONS: tuple[tuple[str, Form], ...] = (("max_steps", "steps"), ("epochs", "epochs"), ("train_samples", "samples"))
+
+
+def warmup_quantity(meaning: Meaning) -> Quantity:
+    """The warm-up in steps, in epochs or as a share; none in any form is none in all."""
+    forms: dict[Form, Held] = {}
+    for name, form in _WARMUPS:
+        if name in meaning.held and (meaning.number(name) or not forms):
+            forms[form] = meaning.held[name]
+    batch = _global_batch(meaning)
+    if "samples" in forms and batch:
+        forms = {"steps": _quotient(forms.pop("samples"), batch), **forms}
+    given = {form: held for form, held in forms.items() if held.value}
+    if forms and not given:
+        return Quantity({"nothing": next(iter(forms.values())), **forms})
+    forms = given
+    duration = duration_quantity(meaning).forms
+    for form in ("steps", "epochs"):
+        if form in forms and form in duration and duration[form].value and "share" not in forms:
+            forms["share"] = _share(forms[form], duration[form])
+    if "share" in forms and "steps" in duration and "steps" not in forms:
+        steps = float(forms["share"].value) * float(duration["steps"].value)  # type: ignore[arg-type]
+        how = f"{shown_value(forms['share'].value)} × {shown_value(duration['steps'].value)}"
+        forms["steps"] = Held(float(round(steps)), forms["share"].text, forms["share"].place, "derived", how)
+    return Quantity(forms)
+
+
+_WARMUPS: tuple[tuple[str, Form], ...] = (
+    ("warmup_steps", "steps"),
+    ("warmup_ratio", "share"),
+    ("warmup_epochs", "epochs"),
+    ("warmup_samples", "samples"),
+)
+
+
+def common_forms(one: Quantity, other: Quantity) -> Iterator[Form]:
+    """Forms that both sides have, those that are given before those that are computed."""
+    both = [form for form in one.forms if form in other.forms]
+    derived = {form: (one.forms[form].how != "") + (other.forms[form].how != "") for form in both}
+    derived |= {form: 0 for form in both if form == "batch"}
+    yield from sorted(both, key=lambda form: derived[form])
+
+
+def _global_batch(meaning: Meaning) -> float | None:
+    held = batch_quantity(meaning).forms.get("batch")
+    return float(held.value) if held is not None and isinstance(held.value, float) else None
+
+
+def _product(numbers: Sequence[Value], meaning: Meaning, name: str, ranks: str, origin: str = "derived") -> Held:
+    total = 1.0
+    for number in numbers:
+        total *= float(number)  # type: ignore[arg-type]
+    several = len(numbers) > 1
+    how = " × ".join(shown_value(one) for one in numbers) if several else ""
+    how += f" ({ranks})" if " " in ranks else ""
+    held = meaning.held[name]
+    kind = origin if several or origin == "default" else held.origin
+    return Held(total, held.text, held.place, kind, how, rivals=held.rivals)  # type: ignore[arg-type]
+
+
+def _quotient(held: Held, divisor: float) -> Held:
+    how = f"{shown_value(held.value)} / {shown_value(divisor)}"
+    return Held(float(held.value) / divisor, held.text, held.place, "derived", how)  # type: ignore[arg-type]
+
+
+def _share(part: Held, whole: Held) -> Held:
+    how = f"{shown_value(part.value)} / {shown_value(whole.value)}"
+    return Held(float(part.value) / float(whole.value), part.text, part.place, "derived", how)  # type: ignore[arg-type]

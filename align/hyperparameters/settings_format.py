@@ -8,14 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast, runtime_checkable
 
+from align.core.load_code import check_packages, plugins
 from align.core.protocols import Plugin
-from align.core.registry import check_packages, plugins
 from align.errors import MissingFileError, UnreadableSettingsError, UsageError
 from align.hyperparameters.thresholds import DEEPEST_SETTINGS, LONGEST_LOG_HEAD_BYTES, LONGEST_SETTINGS_BYTES
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
 
 Scalar: TypeAlias = "str | int | float | bool | None"
@@ -54,6 +54,18 @@ class SettingsFormat(Plugin, Protocol):
     def read(self, source: SettingsSource) -> Iterable[Setting]:
         """Read all settings, the ones that count last; raises UnreadableSettingsError for damage."""
         ...
+
+
+class SettingsPlugin:
+    """What most plugins share: no packages, and files that are known by what their names end with."""
+
+    requires: tuple[str, ...] = ()
+    certain = True
+    suffixes: tuple[str, ...] = ()
+
+    def recognizes(self, source: SettingsSource) -> bool:
+        """Tell by its name."""
+        return source.suffix in self.suffixes
 
 
 def settings_formats() -> dict[str, SettingsFormat]:
@@ -137,19 +149,16 @@ def read_settings_of(side: str | Path) -> SettingsRead:
     for path in settings_files(side):
         source = SettingsSource(path)
         readers = _formats_of(source)
-        found = [setting for one in readers for setting in _read(one, source)]
-        if not found:
-            tried = "; ".join(one.summary for one in readers)
+        of_file = [setting for reader in readers for setting in _read(reader, source)]
+        if not of_file:
+            tried = "; ".join(reader.summary for reader in readers)
             raise UnreadableSettingsError(source.shown, say("settings_fault.nothing", tried=tried))
-        formats |= dict.fromkeys(one.name for one in readers)
-        settings.extend(found)
-    return SettingsRead(str(side), tuple(formats), tuple(_with_long_names(settings)))
-
-
-def _with_long_names(settings: list[Setting]) -> Iterator[Setting]:
-    """The settings, those that are given by another name of an option under the option's own."""
-    long = {other: one.name for one in settings for other in one.also}
-    yield from (replace(one, name=long.get(one.name.replace("-", "_"), one.name)) for one in settings)
+        formats |= dict.fromkeys(reader.name for reader in readers)
+        settings.extend(of_file)
+    # What is given by another name of an option stands under the option's own.
+    long = {other: setting.name for setting in settings for other in setting.also}
+    named = (replace(setting, name=long.get(setting.name.replace("-", "_"), setting.name)) for setting in settings)
+    return SettingsRead(str(side), tuple(formats), tuple(named))
 
 
 def settings_files(side: str | Path) -> list[Path]:
@@ -157,11 +166,11 @@ def settings_files(side: str | Path) -> list[Path]:
     names = [str(side)] if str(side) and Path(side).exists() else str(side).split(",")
     if not all(name.strip() for name in names):
         raise UsageError.of("settings_usage.no_name", side=str(side))
-    found = [Path(name.strip()) for name in names]
-    for path in found:
+    paths = [Path(name.strip()) for name in names]
+    for path in paths:
         if not path.exists():
             raise MissingFileError(path, "settings file")
-    return found
+    return paths
 
 
 def _formats_of(source: SettingsSource) -> list[SettingsFormat]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from align.lint.compare_schedules import common_steps, first_unlike_rate, is_whole, steps_a_period
-from align.lint.compare_settings import ComparedPart, LayerPair, SettingFinding, compare_settings
+from align.core.thresholds import FLOAT32_ROUNDING, LONGEST_SCHEDULE
+from align.lint.compare_settings import ComparedPart, LayerPair, SettingFinding, compare_settings, joined_parts
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -16,6 +16,18 @@ if TYPE_CHECKING:
     from align.core.name_map import NameMap
     from align.core.protocols import LearningRates, ParameterGroup
     from align.rules.pitfalls import Pitfall
+
+RATE_TOLERANCE: Final = 1e-4
+"""Two learning rates are equal up to this share of the larger one.
+Measured: MindSpore computes schedules in float32 from the number of the step, and is off by up to 3e-5 in 1000
+steps."""
+USUAL_STEPS: Final = 1000
+"""Learning rates are compared over this many steps where a schedule has no end and names no larger number.
+Choice: fewer steps would not reach the end of a usual warm-up, more would take longer and show the same."""
+PERIODS_COMPARED: Final = 2
+"""Of a schedule with periods, at least this many of the longest are compared.
+Choice: in one period, a change at its end, and what follows on it, would not be seen; more would show the same
+again."""
 
 RATE = "optimizer-learning-rate"
 GROUPED = {"optimizer-weight-decay": "weight_decay", RATE: "lr"}  # what a group of MindSpore may be given
@@ -32,18 +44,13 @@ def compare_optimizers(groups: Groups, name_map: NameMap | None, rules: Sequence
         return _compare_unnamed(groups, rules)
     paired = _pair_groups(*groups, name_map)
     parts = [_compare_pair(pair, rules, several=max(map(len, groups)) > 1) for pair in paired.pairs]
-    findings = [finding for part in parts for finding in part.findings]
-    findings += _one_sided(groups, paired.only_reference, paired.only_candidate)
-    unknown = paired.unknown
-    open_ones = [sentence("lint_note.open_names", count=len(unknown), names=unknown)] if unknown else []
-    return ComparedPart(
-        tuple(findings),
-        len(paired.pairs),
-        sum(part.compared for part in parts),
-        sum(part.unread for part in parts),
-        (len(paired.only_reference), len(paired.only_candidate)),
-        tuple(dict.fromkeys([*(one for part in parts for one in part.not_compared), *open_ones])),
-        tuple(dict.fromkeys(one for part in parts for one in part.caveats)),
+    joined, unknown = joined_parts(parts), paired.unknown
+    open_names = [sentence("lint_note.open_names", count=len(unknown), names=unknown)] if unknown else []
+    return replace(
+        joined,
+        findings=(*joined.findings, *_one_sided(groups, paired.only_reference, paired.only_candidate)),
+        alone=(len(paired.only_reference), len(paired.only_candidate)),
+        not_compared=tuple(dict.fromkeys([*joined.not_compared, *open_names])),
     )
 
 
@@ -56,13 +63,8 @@ def _compare_pair(pair: _GroupPair, rules: Sequence[Pitfall], *, several: bool) 
     known = [*mine.problems, *theirs.problems]
     unknown = [one for one in compared.missing if not any(text.replace("_", " ").startswith(one) for text in known)]
     problems = [*_unread_settings(unknown, pair), *_unread_rates(known, pair)]
-    if not scheduled:
-        return ComparedPart(tuple(findings), 1, compared.compared, compared.unread, not_compared=tuple(problems))
-    rates = _compare_rates(pair)
-    return ComparedPart(
-        (*findings, *rates.findings), 1, compared.compared + rates.compared, compared.unread + rates.unread,
-        not_compared=(*problems, *rates.not_compared), caveats=rates.caveats,
-    )  # fmt: skip
+    settings = ComparedPart(tuple(findings), 1, compared.compared, compared.unread, not_compared=tuple(problems))
+    return joined_parts([settings, _compare_rates(pair)]) if scheduled else settings
 
 
 def _unread_settings(settings: Iterable[str], pair: _GroupPair) -> list[str]:
@@ -127,13 +129,10 @@ def _class_name(groups: Sequence[ParameterGroup]) -> str:
 
 def _compare_rates(pair: _GroupPair) -> ComparedPart:
     mine, theirs = pair.reference.rates, pair.candidate.rates
-    problems = tuple(
-        sentence("lint_note.rate_of_group", group=_place(pair), problem=one.problem)
-        for one in (mine, theirs)
-        if one.problem
-    )
+    problems = [rates.problem for rates in (mine, theirs) if rates.problem]
     if problems:
-        return ComparedPart(unread=1, not_compared=problems)
+        notes = (sentence("lint_note.rate_of_group", group=_place(pair), problem=problem) for problem in problems)
+        return ComparedPart(unread=1, not_compared=tuple(notes))
     steps = common_steps(mine, theirs)
     caveats = () if is_whole(mine, theirs) else (sentence("lint_caveat.rates_after_step", step=steps),)
     unlike = first_unlike_rate(mine, theirs)
@@ -175,25 +174,9 @@ def _shown(rates: LearningRates, step: int) -> str:
 # Names that are not known.
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """Whether each group of the one side agrees with each of the other in one setting."""
-
-    findings: dict[tuple[int, int], tuple[SettingFinding, ...]]
-    rows: int
-    columns: int
-
-    def alone(self) -> tuple[int, int] | None:
-        """A pair of which one group agrees with none of the other side; the same numbers first."""
-        rows = [a for a in range(self.rows) if all(self.findings[a, b] for b in range(self.columns))]
-        columns = [b for b in range(self.columns) if all(self.findings[a, b] for a in range(self.rows))]
-        pairs = [(a, min(a, self.columns - 1)) for a in rows] + [(min(b, self.rows - 1), b) for b in columns]
-        return pairs[0] if pairs else None
-
-
 def _compare_unnamed(groups: Groups, rules: Sequence[Pitfall]) -> ComparedPart:
     """Each setting on its own: equal in all groups, in none, or not known."""
-    pairs = [[_GroupPair(one, other, ()) for other in groups[1]] for one in groups[0]]
+    pairs = [[_GroupPair(group, other, ()) for other in groups[1]] for group in groups[0]]
     findings: list[SettingFinding] = []
     problems: list[str] = []
     compared = unread = 0
@@ -201,15 +184,14 @@ def _compare_unnamed(groups: Groups, rules: Sequence[Pitfall]) -> ComparedPart:
     for rule in (*rules, None):
         parts = {(a, b): _compare_rule(pair, rule) for a, row in enumerate(pairs) for b, pair in enumerate(row)}
         known = [part for part in parts.values() if part.compared or part.not_compared]
-        problems += [one for part in known for one in part.not_compared]
+        problems += [problem for part in known for problem in part.not_compared]
         unread += any(part.unread for part in known)
-        caveats += [one for part in known for one in part.caveats]
+        caveats += [caveat for part in known for caveat in part.caveats]
         if not any(part.compared for part in known):
             continue
-        held = _Held({place: part.findings for place, part in parts.items()}, len(pairs), len(pairs[0]))
-        if place := held.alone():
+        if place := _unlike_group(parts, len(pairs), len(pairs[0])):
             count = groups[0][place[0]].count
-            findings += [replace(one, parameters=count, part="optimizer") for one in parts[place].findings]
+            findings += [replace(finding, parameters=count, part="optimizer") for finding in parts[place].findings]
         elif any(part.findings for part in known):
             unread += 1
             problems.append(_unpaired(rule))
@@ -219,6 +201,13 @@ def _compare_unnamed(groups: Groups, rules: Sequence[Pitfall]) -> ComparedPart:
         tuple(findings), max(map(len, groups)), compared, unread, not_compared=tuple(dict.fromkeys(problems)),
         caveats=tuple(dict.fromkeys(caveats)),
     )  # fmt: skip
+
+
+def _unlike_group(parts: dict[tuple[int, int], ComparedPart], rows: int, columns: int) -> tuple[int, int] | None:
+    """A pair of which one group agrees with none of the other side; the same numbers first."""
+    alone = [(a, min(a, columns - 1)) for a in range(rows) if all(parts[a, b].findings for b in range(columns))]
+    alone += [(min(b, rows - 1), b) for b in range(columns) if all(parts[a, b].findings for a in range(rows))]
+    return alone[0] if alone else None
 
 
 def _compare_rule(pair: _GroupPair, rule: Pitfall | None) -> ComparedPart:
@@ -271,16 +260,18 @@ def _pair_groups(
     for pairing in name_map.pairings:
         targets[pairing.source].append(pairing.target)
         sources[pairing.target].append(pairing.source)
-    held: dict[tuple[int, int], list[str]] = defaultdict(list)
+    shared_names: dict[tuple[int, int], list[str]] = defaultdict(list)
     for source, place in mine.items():
         for other in sorted({theirs[target] for target in targets[source] if target in theirs}):
-            held[place, other].append(source)
-    open_sources, open_targets = _names_without_counterpart(name_map, mine, theirs, held)
-    pairs = tuple(_GroupPair(reference[a], candidate[b], tuple(names)) for (a, b), names in sorted(held.items()))
+            shared_names[place, other].append(source)
+    open_sources, open_targets = _names_without_counterpart(name_map, mine, theirs, shared_names)
+    pairs = tuple(
+        _GroupPair(reference[a], candidate[b], tuple(names)) for (a, b), names in sorted(shared_names.items())
+    )
     return _PairedGroups(
         pairs,
-        tuple(one for one in mine if targets[one] and not any(target in theirs for target in targets[one])),
-        tuple(one for one in theirs if sources[one] and not any(source in mine for source in sources[one])),
+        tuple(name for name in mine if targets[name] and not any(target in theirs for target in targets[name])),
+        tuple(name for name in theirs if sources[name] and not any(source in mine for source in sources[name])),
         (*open_sources, *open_targets),
     )
 
@@ -290,15 +281,123 @@ def _places(groups: Sequence[ParameterGroup]) -> dict[str, int]:
 
 
 def _names_without_counterpart(
-    name_map: NameMap, mine: dict[str, int], theirs: dict[str, int], held: dict[tuple[int, int], list[str]]
+    name_map: NameMap, mine: dict[str, int], theirs: dict[str, int], shared_names: dict[tuple[int, int], list[str]]
 ) -> tuple[list[str], list[str]]:
     """Names of either side without a known counterpart; which one it is does not matter where all lie in one group."""
-    paired = {one.source for one in name_map.pairings}, {one.target for one in name_map.pairings}
-    open_names = [one for one in mine if one not in paired[0]], [one for one in theirs if one not in paired[1]]
+    paired = {pairing.source for pairing in name_map.pairings}, {pairing.target for pairing in name_map.pairings}
+    open_names = [name for name in mine if name not in paired[0]], [name for name in theirs if name not in paired[1]]
     decided: set[str] = set()
     for group in name_map.ambiguous:
-        places = {mine.get(one) for one in group.sources}, {theirs.get(one) for one in group.targets}
+        places = {mine.get(name) for name in group.sources}, {theirs.get(name) for name in group.targets}
         if len(places[0]) == len(places[1]) == 1 and None not in places[0] | places[1]:
-            held[places[0].pop() or 0, places[1].pop() or 0] += group.sources
+            shared_names[places[0].pop() or 0, places[1].pop() or 0] += group.sources
             decided |= {*group.sources, *group.targets}
-    return [one for one in open_names[0] if one not in decided], [one for one in open_names[1] if one not in decided]
+    return [name for name in open_names[0] if name not in decided], [
+        name for name in open_names[1] if name not in decided
+    ]
+
+
+# Learning rates of two groups held against each other, step by step.
+
+
+@dataclass(frozen=True, slots=True)
+class RatesDiffer:
+    """The first step, counted from 0, at which two schedules differ, both rates there, and in how many of the steps.
+
+    `behind` is the end of the schedule that is made for fewer steps than that, None if none is.
+    """
+
+    step: int
+    rates: tuple[float, float]
+    differing: int
+    steps: int
+    behind: int | None = None
+
+
+def first_unlike_rate(mine: LearningRates, theirs: LearningRates) -> RatesDiffer | None:
+    """Compare over all steps that both have, a rate that stays over all of the other's."""
+    steps = common_steps(mine, theirs)
+    # Below, near the end of a cosine, cancellation is all that is left of a float32.
+    floor = FLOAT32_ROUNDING * max(map(abs, (*mine.values, *theirs.values)))
+    unlike = [step for step in range(steps) if not _close(mine.at(step), theirs.at(step), floor)]
+    if not unlike:
+        return None
+    first = unlike[0]
+    behind = next((one.steps for one in (mine, theirs) if one.steps and one.steps <= first), None)
+    return RatesDiffer(first, (mine.at(first), theirs.at(first)), len(unlike), steps, behind)
+
+
+def steps_to_sample(rates: Iterable[LearningRates]) -> int:
+    """The steps that tell schedules apart: up to the last end if all have one, else some periods of the longest.
+
+    One that has no end goes on where the other's has come: only behind it a restart differs from what stays.
+    """
+    changing = [schedule for schedule in rates if schedule.scheduled and not schedule.problem]
+    ends = [schedule.steps for schedule in changing]
+    if changing and all(ends):
+        return min(max(end or 0 for end in ends), LONGEST_SCHEDULE)
+    longest = max((max(schedule.reach, schedule.steps or 0) for schedule in changing), default=0)
+    return min(max(USUAL_STEPS, PERIODS_COMPARED * longest + 1), LONGEST_SCHEDULE)
+
+
+def common_steps(mine: LearningRates, theirs: LearningRates) -> int:
+    """The number of steps whose rates both sides have, not behind the later end if all that change have one."""
+    length = min((len(one.values) for one in (mine, theirs) if len(one.values) > 1), default=1)
+    ends = _ends(mine, theirs)
+    return min(length, max(one or 0 for one in ends)) if ends and all(ends) else length
+
+
+def is_whole(mine: LearningRates, theirs: LearningRates) -> bool:
+    """Tell whether no step was left out: all that change have come to an end, or one has no rates behind it."""
+    ends, steps = _ends(mine, theirs), common_steps(mine, theirs)
+    stopped = any(one.steps == len(one.values) == steps for one in (mine, theirs))
+    return stopped or (all(ends) and max((one or 0 for one in ends), default=0) <= steps)
+
+
+def _ends(mine: LearningRates, theirs: LearningRates) -> list[int | None]:
+    return [one.steps for one in (mine, theirs) if one.scheduled]
+
+
+def stretched_by(mine: LearningRates, theirs: LearningRates) -> int | None:
+    """The number of steps of the one side that are one of the other's, if all rates that both have then agree.
+
+    So a scheduler that is stepped once an epoch, whatever it does in these, stands against one that is stepped always.
+    """
+    first, other = _first_change(mine), _first_change(theirs)
+    if first is None or other is None:
+        return None
+    quick, slow = (mine, theirs) if first < other else (theirs, mine)
+    length, left = divmod(max(first, other), min(first, other))
+    if length < 2 or left:
+        return None
+    floor = FLOAT32_ROUNDING * max(map(abs, slow.values))
+    steps = min(len(slow.values), length * len(quick.values))
+    agree = all(_close(quick.at(step // length), slow.at(step), floor) for step in range(steps))
+    return length if agree else None
+
+
+def _first_change(rates: LearningRates) -> int | None:
+    return next((step for step, value in enumerate(rates.values) if value != rates.values[0]), None)
+
+
+def steps_a_period(mine: LearningRates, theirs: LearningRates) -> int | None:
+    """The number of steps for which one side keeps a rate that the other changes at each, if that explains all.
+
+    So a scheduler that is stepped once an epoch stands against a list with a rate for each step.
+    """
+    return _period(mine, theirs) or _period(theirs, mine)
+
+
+def _period(quick: LearningRates, slow: LearningRates) -> int | None:
+    values = slow.values
+    length = _first_change(slow) or len(values)
+    needed = -(-len(values) // length) if length else 0
+    if length < 2 or needed < 2 or len(quick.values) < needed:
+        return None
+    floor = FLOAT32_ROUNDING * max(map(abs, values))
+    agree = all(_close(quick.at(step // length), value, floor) for step, value in enumerate(values))
+    return length if agree else None
+
+
+def _close(one: float, other: float, floor: float) -> bool:
+    return abs(one - other) <= max(RATE_TOLERANCE * max(abs(one), abs(other)), floor)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from align.core.traces import Capture
 from align.core.verdicts import ShownResult
-from align.models.calls_in_code import is_padded_by_code
+from align.models.rebuild_from_settings import is_padded_by_code
 from align.rules.layer_rules import rule_for
 from align.rules.pitfalls import equal_settings, with_padding
 from align.traces.module_calls import CalledModules
@@ -100,10 +100,8 @@ class _Check:
     @property
     def values(self) -> tuple[Setting, Setting]:
         reference, candidate = self.pair.reference, self.pair.candidate
-        return (
-            self.forms[0].read(reference.values, reference.classes),
-            self.forms[1].read(candidate.values, candidate.classes),
-        )
+        left, right = self.forms
+        return left.read(reference.values, reference.classes), right.read(candidate.values, candidate.classes)
 
     @property
     def unlike(self) -> bool:
@@ -113,15 +111,17 @@ class _Check:
         """State what is unlike; `apart` says that any other pairing of such layers would find it too."""
         rule, (left, right) = self.rule, self.forms
         certain = self.pair.certain or apart
-        known = certain and not (_may_be_one_axis(self) or _is_padded_before(self))
+        # Padding that a layer lacks, and what borders are filled with, may be in the layer before.
+        padded_before = self.pair.padded and (left.means == "padding" or rule.id == BORDERS)
+        known = certain and not (_may_be_one_axis(self) or padded_before)
         mine, _ = self.values
         return SettingFinding(
             rule=rule.id,
             severity=rule.severity if known else "note",
             reference=self.pair.reference.path,
             candidate=self.pair.candidate.path,
-            reference_class=_class_name(self.pair.reference),
-            candidate_class=_class_name(self.pair.candidate),
+            reference_class=self.pair.reference.class_name,
+            candidate_class=self.pair.candidate.class_name,
             setting=rule.setting,
             reference_setting=left.show(self.pair.reference.values, self.pair.reference.classes),
             candidate_setting=right.show(self.pair.candidate.values, self.pair.candidate.classes),
@@ -134,16 +134,11 @@ class _Check:
 
 def _checks(rule: Pitfall, pairs: Iterable[LayerPair]) -> Iterator[_Check]:
     for pair in pairs:
-        left, right = (rule.form_of(side.classes) for side in (pair.reference, pair.candidate))
-        if left and right and not _is_idle(rule, pair):
+        sides = pair.reference, pair.candidate
+        left, right = (rule.form_of(side.classes) for side in sides)
+        idle = (any(_holds(side.values.get(name), value) for name, value in rule.idle.items()) for side in sides)
+        if left and right and not all(idle):
             yield _Check(rule, pair, (left, right))
-
-
-def _is_idle(rule: Pitfall, pair: LayerPair) -> bool:
-    return bool(rule.idle) and all(
-        any(_holds(side.values.get(name), value) for name, value in rule.idle.items())
-        for side in (pair.reference, pair.candidate)
-    )
 
 
 def _holds(found: Setting, value: Setting) -> bool:
@@ -164,11 +159,6 @@ def _may_be_one_axis(check: _Check) -> bool:
     return None in signs or signs[0] != signs[1]
 
 
-def _is_padded_before(check: _Check) -> bool:
-    """Padding that a layer lacks, and what borders are filled with, may be in the layer before."""
-    return check.pair.padded and (check.forms[0].means == "padding" or check.rule.id == BORDERS)
-
-
 def _other_kind(pair: LayerPair) -> SettingFinding | None:
     """Two layers of unlike kinds where both sides have one layer; what may compute the same only a run tells."""
     mine, theirs = pair.kinds
@@ -179,18 +169,14 @@ def _other_kind(pair: LayerPair) -> SettingFinding | None:
         severity="note" if pair.reshaped else "warning",
         reference=pair.reference.path,
         candidate=pair.candidate.path,
-        reference_class=_class_name(pair.reference),
-        candidate_class=_class_name(pair.candidate),
+        reference_class=pair.reference.class_name,
+        candidate_class=pair.candidate.class_name,
         setting=sentence("lint_setting.kind_of_layer"),
         reference_setting=mine,
         candidate_setting=theirs,
         effect=sentence("lint_effect.reshaped_layer" if pair.reshaped else "lint_effect.other_layer"),
         change=sentence("lint_change.layer_of_kind", kind=mine),
     )
-
-
-def _class_name(layer: LayerSettings) -> str:
-    return layer.classes[0].rpartition(".")[2] if layer.classes else ""
 
 
 def _known_class(layer: LayerSettings, form: Form) -> str:
@@ -251,12 +237,12 @@ def mark_padded_in_code(pair: LayerPair, models: tuple[Model, Model]) -> LayerPa
 
 def _behind_padding(side: CalledModules, settings: Mapping[str, LayerSettings]) -> set[str]:
     """Paths of the layers that stand right behind one that pads."""
-    return {after.module for before, after in pairwise(side.leaves) if _pads(settings[before.module])}
 
+    def pads(layer: LayerSettings) -> bool:
+        rule = rule_for(layer.classes)
+        return PADS in layer.classes or (rule is not None and rule[0].kind.endswith("_pad"))
 
-def _pads(layer: LayerSettings) -> bool:
-    rule = rule_for(layer.classes)
-    return PADS in layer.classes or (rule is not None and rule[0].kind.endswith("_pad"))
+    return {after.module for before, after in pairwise(side.leaves) if pads(settings[before.module])}
 
 
 def _calls_in_tree_order(side: ParameterSet) -> list[Capture]:

@@ -6,12 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.core.import_user_code import require_file
+from align.core.load_code import require_file
 from align.core.name_map import NameMap
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import NothingInCommonError, SharedModelError, UsageError
-from align.lint.compare_optimizers import compare_optimizers
-from align.lint.compare_schedules import steps_to_sample
+from align.lint.compare_optimizers import USUAL_STEPS, compare_optimizers, steps_to_sample
 from align.lint.compare_settings import (
     SEVERITY_ORDER,
     ComparedPart,
@@ -23,7 +22,6 @@ from align.lint.compare_settings import (
     pair_layers,
 )
 from align.lint.lint_sides import compare_losses, open_lint_side, settings_reader, uncovered_settings, written_epsilons
-from align.lint.thresholds import USUAL_STEPS
 from align.models.open_side import refuse_one_object
 from align.models.source_lines import made_at, made_in
 from align.names.map_file import read_map
@@ -75,14 +73,14 @@ def lint_models(
     if steps is not None and steps < 1:
         raise UsageError.of("lint_usage.no_steps", steps=steps)
     sides = open_lint_side(reference), open_lint_side(candidate)
-    found = joined_parts(list(_parts(sides, name_map, steps)))
-    if not found.pairs and not found.findings and not found.not_compared:
+    compared = joined_parts(list(_parts(sides, name_map, steps)))
+    if not compared.pairs and not compared.findings and not compared.not_compared:
         raise NothingInCommonError(sides[0].label, sides[1].label, "layer")
-    findings = tuple(sorted(found.findings, key=lambda finding: SEVERITY_ORDER.index(finding.severity)))
+    findings = tuple(sorted(compared.findings, key=lambda finding: SEVERITY_ORDER.index(finding.severity)))
     rules = pitfalls()
     unrun = sum(rule.unrun for rule in rules)
     labels = sides[0].label, sides[1].label
-    return LintResult(*labels, findings, found.pairs, len(rules), unrun, _verdict(found), found.not_compared)
+    return LintResult(*labels, findings, compared.pairs, len(rules), unrun, _verdict(compared), compared.not_compared)
 
 
 def _parts(sides: tuple[LintSide, LintSide], given: Given, steps: int | None) -> Iterator[ComparedPart]:
@@ -93,7 +91,9 @@ def _parts(sides: tuple[LintSide, LintSide], given: Given, steps: int | None) ->
     if models:
         yield _layers(models, given)
     if left.optimizer and right.optimizer:
-        compared = _lint_optimizers((left.optimizer, right.optimizer), _map_of_optimizers(left, right, given), steps)
+        owners = [optimizer.model for optimizer in (left.optimizer, right.optimizer) if optimizer.model]
+        names = _name_map(given, *map(_parameters, owners)) if len(owners) == 2 else None
+        compared = _lint_optimizers((left.optimizer, right.optimizer), names, steps)
         line = made_in(right.factory, type(right.optimizer.optimizer).__name__)
         yield replace(compared, findings=tuple(replace(one, line=line) for one in compared.findings))
     if left.loss and right.loss:
@@ -126,18 +126,20 @@ def _layers(sides: tuple[Side, Side], given: Given) -> ComparedPart:
     refuse_one_object(sides)  # nothing is filled or run, so what else they share does no harm
     settings = [settings_reader(side).read_settings(side.model) for side in sides]
     left, right = map(_parameters, sides)
-    by_path = [{layer.path: layer for layer in own} for own in settings]
+    by_path = [{layer.path: layer for layer in layers} for layers in settings]
     names = _name_map(given, left, right)
     pairs, alone = pair_layers((left, right), names, (by_path[0], by_path[1]))
     known = {name for rule in pitfalls() for form in rule.forms for name in form.classes}
-    counts = [sum(not known.isdisjoint(layer.classes) for layer in own) for own in alone]
+    counts = [sum(not known.isdisjoint(layer.classes) for layer in layers) for layers in alone]
     compared = _compare_layers(pairs, sides)
-    made = (replace(one, line=made_at(sides[1].model, one.candidate)) for one in compared.findings)
-    findings = (*made, *_frozen_findings((left, right), names))
+    with_lines = (replace(finding, line=made_at(sides[1].model, finding.candidate)) for finding in compared.findings)
+    findings = (*with_lines, *_frozen_findings((left, right), names))
     bare = not (left.parameters or right.parameters)  # of a loss that users wrote nothing else is to be seen
-    unknown = [one for own in settings if len(own) == 1 for one in own if bare and known.isdisjoint(one.classes)]
-    names_of_unknown = () if compared.compared or findings else dict.fromkeys(one.classes[0] for one in unknown)
-    problems = tuple(sentence("lint_note.unknown_class", name=one) for one in names_of_unknown)
+    unknown = [
+        layer for layers in settings if len(layers) == 1 for layer in layers if bare and known.isdisjoint(layer.classes)
+    ]
+    names_of_unknown = () if compared.compared or findings else dict.fromkeys(layer.classes[0] for layer in unknown)
+    problems = tuple(sentence("lint_note.unknown_class", name=class_name) for class_name in names_of_unknown)
     alone_and_known = counts[0], counts[1]
     return ComparedPart(findings, len(pairs), compared.compared, compared.unread, alone_and_known, problems)
 
@@ -153,12 +155,6 @@ def _compare_layers(pairs: list[LayerPair], sides: tuple[Side, Side]) -> Compare
     return compare_settings(
         [mark_padded_in_code(one, models) if one.reference.path in unlike else one for one in pairs], rules
     )
-
-
-def _map_of_optimizers(left: LintSide, right: LintSide, given: Given) -> NameMap | None:
-    """The map of the models whose parameters two optimizers train, None where one of them is not known."""
-    models = [side.optimizer.model for side in (left, right) if side.optimizer and side.optimizer.model]
-    return _name_map(given, _parameters(models[0]), _parameters(models[1])) if len(models) == 2 else None
 
 
 def _parameters(side: Side) -> ParameterSet:
@@ -177,30 +173,30 @@ def _name_map(given: Given, source: ParameterSet, target: ParameterSet) -> NameM
     return match_sides(source, target, NameRules())
 
 
-def _verdict(found: ComparedPart) -> Verdict:
-    coverage = Coverage("settings", found.compared, found.unread, *found.alone)
-    grave = [finding for finding in found.findings if finding.severity != "note"]
+def _verdict(compared: ComparedPart) -> Verdict:
+    coverage = Coverage("settings", compared.compared, compared.unread, *compared.alone)
+    grave = [finding for finding in compared.findings if finding.severity != "note"]
     if grave:
         layers = len({finding.candidate for finding in grave})
         reason = sentence("lint_verdict.outputs_may_differ", count=len(grave), layers=layers)
         if all(finding.part != "layer" for finding in grave):
             reason = sentence("lint_verdict.training_may_differ", count=len(grave))
-        return Verdict(Outcome.NOT_ALIGNED, reason, coverage, found.caveats)
-    if found.not_compared:
-        problems = found.not_compared
+        return Verdict(Outcome.NOT_ALIGNED, reason, coverage, compared.caveats)
+    if compared.not_compared:
+        problems = compared.not_compared
         reason = sentence("lint_verdict.not_compared", count=len(problems), problems=problems)
-        return Verdict(Outcome.NOT_COMPARED, reason, coverage, found.caveats)
-    if not found.compared:
+        return Verdict(Outcome.NOT_COMPARED, reason, coverage, compared.caveats)
+    if not compared.compared:
         return Verdict(Outcome.NOT_COMPARED, sentence("lint_verdict.nothing_known"), coverage)
-    reason = sentence("lint_verdict.settings_equal", count=found.compared)
-    return Verdict(Outcome.ALIGNED, reason, coverage, found.caveats)
+    reason = sentence("lint_verdict.settings_equal", count=compared.compared)
+    return Verdict(Outcome.ALIGNED, reason, coverage, compared.caveats)
 
 
 def _frozen_findings(sides: tuple[ParameterSet, ParameterSet], name_map: NameMap) -> Iterator[SettingFinding]:
     """One finding for each side that freezes what the other trains; the outputs are equal, what is learned is not."""
-    found = frozen_apart(name_map, *sides)
+    frozen = frozen_apart(name_map, *sides)
     classes = [next((module.class_name for module in side.modules), "") for side in sides]
-    apart = (found.frozen_in_source, "reference"), (found.frozen_in_target, "candidate")
+    apart = (frozen.frozen_in_source, "reference"), (frozen.frozen_in_target, "candidate")
     for pairs, side in apart:
         if pairs:
             yield SettingFinding(
@@ -211,8 +207,8 @@ def _frozen_findings(sides: tuple[ParameterSet, ParameterSet], name_map: NameMap
                 reference_class=classes[0],
                 candidate_class=classes[1],
                 setting=sentence("lint_setting.trainable_parameters"),
-                reference_setting=sentence("lint_setting.trainable", count=found.trainable[0]),
-                candidate_setting=sentence("lint_setting.trainable", count=found.trainable[1]),
+                reference_setting=sentence("lint_setting.trainable", count=frozen.trainable[0]),
+                candidate_setting=sentence("lint_setting.trainable", count=frozen.trainable[1]),
                 effect=sentence("lint_effect.frozen", count=len(pairs), side=side),
                 change=freezing([pairing.target for pairing in pairs], frozen=side == "reference"),
                 parameters=len(pairs),

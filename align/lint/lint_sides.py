@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from align.core.load_code import check_packages, file_models, model_readers
 from align.core.protocols import OptimizerReader, SettingsReader, plain_settings
-from align.core.registry import check_packages, file_models, model_readers
 from align.errors import CannotRunError, SideError
 from align.lint.compare_settings import ComparedPart, LayerPair, SettingFinding, compare_settings
-from align.models.function_source import FRAMEWORKS
+from align.models.live_calls import FRAMEWORKS
 from align.models.open_side import Side, build_side
 from align.models.user_code import find_function, load_function
 from align.rules.pitfalls import Examples, Form, Pitfall, equal_settings, pitfalls
@@ -100,28 +100,30 @@ def _sorted_out(label: str, made: Any, kept: Mapping[str, list[object]]) -> Lint
     items = list(made.values()) if isinstance(made, dict) else list(made) if several else [made]
     modules, optimizer = _Modules(label), None
     for item in items:
-        found = _optimizer(item)
-        if found is None:
+        recognised = _optimizer(item)
+        if recognised is None:
             modules.add(item, several=several)
         else:
-            optimizer = optimizer or found
-    own = None if optimizer is None else _opened(optimizer, modules.model, items, kept)
-    side = LintSide(label, modules.model, own, modules.loss)
+            optimizer = optimizer or recognised
+    optimizer_side = None if optimizer is None else _opened(optimizer, modules.model, items, kept)
+    side = LintSide(label, modules.model, optimizer_side, modules.loss)
     if not side.parts:
         raise SideError(label, say("lint_usage.nothing_known"))
     return side
 
 
 def _opened(
-    found: tuple[Model, OptimizerReader], model: Side | None, items: list[Any], kept: Mapping[str, list[object]]
+    recognised: tuple[Model, OptimizerReader], model: Side | None, items: list[Any], kept: Mapping[str, list[object]]
 ) -> OptimizerSide:
     """An optimizer with its schedulers, and the model that is given or else the one that its parameters belong to."""
-    own, reader = found
+    optimizer, reader = recognised
     check_packages(reader)
-    made = kept.get(reader.name, [])
-    schedulers = [item for item in items if reader.optimizer_of(item) is own] or reader.schedulers_of(own, made)
-    live = model.model if model else reader.model_of(own, made)
-    return OptimizerSide(own, reader, None if live is None else build_side(live), tuple(schedulers))
+    objects = kept.get(reader.name, [])
+    schedulers = [item for item in items if reader.optimizer_of(item) is optimizer] or reader.schedulers_of(
+        optimizer, objects
+    )
+    live = model.model if model else reader.model_of(optimizer, objects)
+    return OptimizerSide(optimizer, reader, None if live is None else build_side(live), tuple(schedulers))
 
 
 def _optimizer(item: Any) -> tuple[Model, OptimizerReader] | None:
@@ -160,15 +162,14 @@ class _Modules:
             self._add_beside(self.model, side)
 
     def _add_beside(self, model: Side, other: Side) -> None:
-        """Of two modules the one without parameters is a loss, whatever users call it."""
-        if _is_bare(model) and not _is_bare(other):
+        """Take the one of two modules that has no parameters for a loss, whatever users call it."""
+        bare, other_bare = (
+            not side.reader.read_parameters(side.model, side.label).parameters for side in (model, other)
+        )
+        if bare and not other_bare:
             self.model, self.loss = other, self.loss or model
-        elif _is_bare(other) and not _is_bare(model):
+        elif other_bare and not bare:
             self.loss = self.loss or other
-
-
-def _is_bare(side: Side) -> bool:
-    return not side.reader.read_parameters(side.model, side.label).parameters
 
 
 def _refused(label: str, item: Any) -> Any:
@@ -190,13 +191,13 @@ SAME_FUNCTION = {
 def compare_losses(sides: tuple[Side, Side], rules: Sequence[Pitfall]) -> ComparedPart:
     """Compare two losses; what no rule compares, and a loss that no rule knows, could not be compared."""
     settings = root_settings(sides[0]), root_settings(sides[1])
-    found = compare_loss_settings(settings, rules)
+    compared = compare_loss_settings(settings, rules)
     if not _same_function(settings):
-        return found
-    own = [rule for rule in rules if rule.topic == TOPIC]
-    missed = uncovered_settings((type(sides[0].model), type(sides[1].model)), settings, own)
-    problems = (sentence("lint_note.not_covered", what=one) for one in (*missed, *_reductions(settings, own)))
-    return replace(found, not_compared=(*found.not_compared, *problems))
+        return compared
+    loss_rules = [rule for rule in rules if rule.topic == TOPIC]
+    missed = uncovered_settings((type(sides[0].model), type(sides[1].model)), settings, loss_rules)
+    problems = (sentence("lint_note.not_covered", what=one) for one in (*missed, *_reductions(settings, loss_rules)))
+    return replace(compared, not_compared=(*compared.not_compared, *problems))
 
 
 def compare_loss_settings(settings: tuple[LayerSettings, LayerSettings], rules: Sequence[Pitfall]) -> ComparedPart:
@@ -274,14 +275,14 @@ def uncovered_settings(
     Of arguments those that are not at their default, and those that both sides have, with unlike values.
     """
     known = known_arguments(rules, (sides[0].classes, sides[1].classes))
-    found: list[str] = []
+    uncovered: list[str] = []
     for number, (maker, side) in enumerate(zip(makers, sides, strict=True)):
         chosen = _chosen(_framework_class(maker), side.values, sides[1 - number].values)
         own = [f"{name}={value!r}" for name, value in chosen if name not in known[number]]
-        found += [sentence("lint_note.argument_of_class", argument=one, class_name=_name(side)) for one in own]
+        uncovered += [sentence("lint_note.argument_of_class", argument=one, class_name=_name(side)) for one in own]
     unlike = () if makers[0] is makers[1] else makers  # the methods of one class are equal
     methods = [f"{cls.__name__}.{name}" for maker in unlike for cls, name in _replaced(maker)]
-    return found + [sentence("lint_note.method", name=name) for name in methods]
+    return uncovered + [sentence("lint_note.method", name=name) for name in methods]
 
 
 def known_arguments(rules: Sequence[Pitfall], sides: tuple[Sequence[str], Sequence[str]]) -> list[set[str]]:
@@ -344,11 +345,11 @@ def _replaced(maker: type) -> Iterator[tuple[type, str]]:
                 yield cls, name
 
 
-def _is_other(own: object, inherited: object) -> bool:
+def _is_other(method: object, inherited: object) -> bool:
     """Tell a function of the user's: torch puts its own step, wrapped for a profiler, into classes that inherit it."""
-    if not callable(own) or not callable(inherited):
+    if not callable(method) or not callable(inherited):
         return False
-    written = inspect.unwrap(own)
+    written = inspect.unwrap(method)
     return isinstance(written, FunctionType) and written is not inspect.unwrap(inherited)
 
 
@@ -360,13 +361,13 @@ KNOWN = "epsilon"  # how rules call the setting
 def written_epsilons(pairs: Sequence[LayerPair]) -> list[Pitfall]:
     """A rule for each pair of classes, one of them written by users, that both keep an epsilon and hold no layers."""
     around = {side.path.rpartition(".")[0] for pair in pairs for side in (pair.reference, pair.candidate)}
-    found: dict[tuple[str, ...], Pitfall] = {}
+    rules: dict[tuple[str, ...], Pitfall] = {}
     for pair in pairs:
         forms = _form(pair.reference), _form(pair.candidate)
         inner = {pair.reference.path, pair.candidate.path}.isdisjoint(around)
         if forms[0] and forms[1] and inner and not _is_known(pair):
-            found.setdefault((*forms[0].classes, "", *forms[1].classes), _rule((forms[0], forms[1])))
-    return list(found.values())
+            rules.setdefault((*forms[0].classes, "", *forms[1].classes), _rule((forms[0], forms[1])))
+    return list(rules.values())
 
 
 def _rule(forms: tuple[Form, Form]) -> Pitfall:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from math import sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import chdtri
 
-from align.core.dtypes import EPSILON, dtype_name, is_float, rounded_as
+from align.core.parameters import EPSILON, dtype_name, is_float, rounded_as
 from align.core.traces import Limit, smallest_factor
 from align.measure.measure_arrays import measure
 from align.measure.tensor_statistics import sample_values
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.traces import LimitSource, Measurement
 
     LimitOf = Callable[[Measurement, str], Limit | None]
@@ -110,13 +110,13 @@ def _limit_by_prediction(
     What a port keeps between layers in a coarser dtype is not part of the prediction, but for the rounding of each
     output to its dtype.
     """
-    own = _limit_by_rounding(noise, key, measurement, (dtypes[0], dtypes[0]), ("", ""), alone=alone)
-    if own is None or own.source == "exact":
-        return own
-    found = expected.get(part_key(*key)) or replace(measurement, max_abs=0.0, rmse=0.0)
-    limit = limit_for(measurement, dtypes, found, "float16", "float16", alone=alone)
-    source: LimitSource = "prediction" if limit.rmse > own.rmse else own.source
-    return Limit(max(limit.max_abs, own.max_abs), max(limit.rmse, own.rmse), source)
+    by_rounding = _limit_by_rounding(noise, key, measurement, (dtypes[0], dtypes[0]), ("", ""), alone=alone)
+    if by_rounding is None or by_rounding.source == "exact":
+        return by_rounding
+    predicted = expected.get(part_key(*key)) or replace(measurement, max_abs=0.0, rmse=0.0)
+    limit = limit_for(measurement, dtypes, predicted, "float16", "float16", alone=alone)
+    source: LimitSource = "prediction" if limit.rmse > by_rounding.rmse else by_rounding.source
+    return Limit(max(limit.max_abs, by_rounding.max_abs), max(limit.rmse, by_rounding.rmse), source)
 
 
 def _with_functions(limit: Limit, moved: Measurement) -> Limit:
@@ -138,15 +138,15 @@ def _limit_by_rounding(
     alone: bool,
 ) -> Limit | None:
     coarsest = coarsest_dtype(*dtypes, *coarser)
-    found = noise.coarser.get(coarsest, {}).get(part_key(*key))
-    if found is not None:
-        return limit_for(measurement, dtypes, found, coarsest, coarsest, alone=alone)
-    found = noise.own.get(part_key(*key))
-    if found is None and key[1] and (whole := noise.own.get(key[0])) and whole.max_abs == 0.0:
-        found = whole
-    if found is None:
+    measured = noise.coarser.get(coarsest, {}).get(part_key(*key))
+    if measured is not None:
+        return limit_for(measurement, dtypes, measured, coarsest, coarsest, alone=alone)
+    measured = noise.own.get(part_key(*key))
+    if measured is None and key[1] and (whole := noise.own.get(key[0])) and whole.max_abs == 0.0:
+        measured = whole
+    if measured is None:
         return None if key[1] else limit_for(measurement, dtypes, None, coarser[1])
-    return limit_for(measurement, dtypes, found, coarsest, coarsest_dtype(dtypes[0], coarser[0]), alone=alone)
+    return limit_for(measurement, dtypes, measured, coarsest, coarsest_dtype(dtypes[0], coarser[0]), alone=alone)
 
 
 def coarsest_dtype(*names: str) -> str:
@@ -196,8 +196,25 @@ def rounding_limit(measurement: Measurement, dtype: str) -> Limit:
     return limit_for(measurement, (dtype, dtype), replace(measurement, max_abs=0.0, rmse=0.0))
 
 
+class OutputNoise:
+    """A reference's output in its own precision and in float64 (`wide`), which gives the limits of its parts.
+
+    `wide` is None where the reference cannot run in float64.
+    """
+
+    def __init__(self, ordinary: Array, wide: Array | None) -> None:
+        known = wide is not None and rounded_as(wide.dtype.name) == "float64" and wide.shape == ordinary.shape
+        self._ordinary, self._wide = ordinary, wide if known else None
+
+    def limit(self, a: Array, b: Array, place: Any) -> tuple[Measurement, Limit]:
+        """Measure two arrays of this shape at a `place` (slices), with the limit of what is measured."""
+        measurement = measure(a[place], b[place])
+        noise = None if self._wide is None else measure(self._wide[place], self._ordinary[place])
+        return measurement, limit_for(measurement, (a.dtype.name, b.dtype.name), noise)
+
+
 def luck_of(noise: Measurement) -> float:
-    """By how much the true noise may exceed the measured one: the upper end of its confidence interval.
+    """The factor by which the true noise may exceed the measured one: the upper end of its confidence interval.
 
     For n independent normal errors it is sqrt(n / chi2), with chi2 the quantile of 1 - NOISE_CONFIDENCE for n degrees
     of freedom: 80 for one element, 2 for ten, 1.1 for five hundred. A few large errors that dominate all others count
@@ -248,12 +265,12 @@ def judge_tensor(
     if whole.max_abs == 0.0:
         return judged
     for part in slices_of(reference):
-        own = measure(part.of(reference), part.of(candidate))
-        bound = limit_of(own, part.label)
-        factor = 0.0 if bound is None else smallest_factor(own, bound)
+        measured = measure(part.of(reference), part.of(candidate))
+        bound = limit_of(measured, part.label)
+        factor = 0.0 if bound is None else smallest_factor(measured, bound)
         if bound is not None and factor > max(1.0, judged.factor):
-            place = np.unravel_index(part.elements[own.worst[0]], reference.shape) if own.worst else ()
-            judged = JudgedTensor(replace(own, worst=tuple(map(int, place))), bound, factor, part.label)
+            place = np.unravel_index(part.elements[measured.worst[0]], reference.shape) if measured.worst else ()
+            judged = JudgedTensor(replace(measured, worst=tuple(map(int, place))), bound, factor, part.label)
     return judged
 
 
@@ -269,13 +286,13 @@ def _without(arrays: tuple[Array, Array], limit_of: LimitOf, left_out: NDArray[n
 
 def measure_parts(key: str, reference: Array, ordinary: Array) -> dict[str, Measurement]:
     """What a tensor moves by, by its key, and each part of the `ordinary` one by its `part_key`."""
-    found = {key: _of_draws(measure(reference, ordinary), ordinary)}
-    if found[key].max_abs == 0.0:
-        return found
+    measurements = {key: _of_draws(measure(reference, ordinary), ordinary)}
+    if measurements[key].max_abs == 0.0:
+        return measurements
     for part in slices_of(ordinary):
-        own = part.of(ordinary)
-        found[part_key(key, part.label)] = _of_draws(measure(part.of(reference), own), own)
-    return found
+        values = part.of(ordinary)
+        measurements[part_key(key, part.label)] = _of_draws(measure(part.of(reference), values), values)
+    return measurements
 
 
 def _of_draws(measured: Measurement, values: Array) -> Measurement:
@@ -327,12 +344,12 @@ def slices_of(values: Array) -> tuple[Slice, ...]:
     if not np.isfinite(sizes.max()):
         sizes[~np.isfinite(sizes)] = 0.0
     sentinels = find_sentinels(sizes)
-    found = [] if sentinels is None else list(_split(sizes, sentinels))
+    slices = [] if sentinels is None else list(_split(sizes, sentinels))
     if sentinels is not None:
         sizes[sentinels] = 0.0
     for axis in range(values.ndim):
-        found += _axis_slices(sizes, axis, sentinels)
-    return tuple(found)
+        slices += _axis_slices(sizes, axis, sentinels)
+    return tuple(slices)
 
 
 def find_sentinels(sizes: Array) -> NDArray[np.bool_] | None:
@@ -358,7 +375,9 @@ def _axis_slices(sizes: Array, axis: int, left_out: NDArray[np.bool_] | None) ->
     """The slices of an axis in groups of one size each, if there are several."""
     if sizes.size < LEAST_ELEMENTS_APART * sizes.shape[axis]:
         return
-    largest = sizes.max(axis=tuple(one for one in range(sizes.ndim) if one != axis)).astype(np.float64)
+    largest = sizes.max(axis=tuple(other_axis for other_axis in range(sizes.ndim) if other_axis != axis)).astype(
+        np.float64
+    )
     alive = largest[largest > 0.0]
     if alive.size < 2 or alive.max() / alive.min() < 2.0**APART_ABOVE:
         return
@@ -370,7 +389,7 @@ def _axis_slices(sizes: Array, axis: int, left_out: NDArray[np.bool_] | None) ->
     chosen = None if left_out is None else ~left_out
     counts = np.full(sizes.shape[axis], sizes.size // sizes.shape[axis])
     if chosen is not None:
-        counts = chosen.sum(axis=tuple(one for one in range(sizes.ndim) if one != axis))
+        counts = chosen.sum(axis=tuple(other_axis for other_axis in range(sizes.ndim) if other_axis != axis))
     for group in np.unique(groups):
         places = np.flatnonzero(groups == group)
         part = Slice(f"{_ranges(places)} of axis {axis}", sizes.shape, axis, places, chosen)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from align.core.dtypes import rounded_as
+from align.core.parameters import rounded_as
 from align.core.traces import TensorStatistics
 from align.measure.thresholds import (
     CLEAR_LAYOUT_DISTANCE,
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from align.core.dtypes import Array
-    from align.core.parameters import Shape
+    from align.core.parameters import Array, Shape
 
 
 _ONES = {np.dtype(dtype): np.ones(STATISTICS_PIECE, dtype) for dtype in (np.float32, np.float64)}
@@ -137,12 +136,12 @@ def axis_orders(value: Array, places: NDArray[np.int64]) -> Iterator[tuple[tuple
         yield order, turned[np.unravel_index(places, turned.shape)].astype(np.float64)
 
 
-def relative_rms_distance(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
+def relative_rms_distance(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
     """Root mean square of the difference as a share of that of the first; infinite for unlike sizes and NaN."""
-    if one.shape != two.shape:
+    if first.shape != second.shape:
         return float("inf")
     with np.errstate(all="ignore"):
-        share = float(np.sqrt(np.mean((one - two) ** 2) / np.mean(one**2)))
+        share = float(np.sqrt(np.mean((first - second) ** 2) / np.mean(first**2)))
     return share if share == share else float("inf")
 
 
@@ -280,7 +279,7 @@ class LearnedLayouts:
         self._known: dict[tuple[Shape, Shape], tuple[int, ...]] = {}
 
     def find(self, reference: Array, candidate: Array) -> Layout | None:
-        """As `find_permuted_layout`, or as it was with other tensors of these shapes."""
+        """Find as `find_permuted_layout` does, or take what was found for other tensors of these shapes."""
         if _is_repeated(reference, candidate) or _is_repeated(candidate, reference):
             return RepeatedLayout(reference.shape, candidate.shape)
         layout = find_permuted_layout(reference, candidate)

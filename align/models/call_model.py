@@ -21,15 +21,14 @@ from align.measure.measure_arrays import measure
 from align.models.inputs import batches_of, cast_findings
 from align.models.live_calls import leaves, raised_at
 from align.models.record_calls import bind_inputs
-from align.models.restore_state import other_seed
 from align.models.thresholds import LONGEST_DEFAULT, SAME_SEED_RUNS
-from align.models.user_code import run_user_code
+from align.models.user_code import other_seed, run_user_code
 from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.protocols import Inputs, Model
     from align.core.traces import Capture, Trace
     from align.models.open_side import Side
@@ -110,11 +109,19 @@ def read_binding(role: str, side: Side, inputs: Inputs) -> InputBinding:
     args, kwargs = bind_inputs(function, {name: name for name in names})
     kinds = inspect.Parameter
     parameters = list(inspect.signature(function).parameters.values())
-    places = [one.name for one in parameters if one.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)]
+    places = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
+    ]
     bound = {name: places[number] if number < len(places) else name for number, name in enumerate(args)}
     bound |= {name: name for name in kwargs}
-    left = [one for one in parameters if one.name not in bound.values() and one.default is not kinds.empty]
-    return InputBinding(role, bound, {one.name: _written(one.default) for one in left})
+    left = [
+        parameter
+        for parameter in parameters
+        if parameter.name not in bound.values() and parameter.default is not kinds.empty
+    ]
+    return InputBinding(role, bound, {parameter.name: _written(parameter.default) for parameter in left})
 
 
 def read_bindings(sides: Sides, inputs: tuple[Inputs, Inputs]) -> tuple[InputBinding, ...]:
@@ -131,15 +138,17 @@ def bound_findings(sides: Sides, given: tuple[Inputs, Inputs], took: tuple[Input
 
 def _surprises(bindings: Sequence[InputBinding], labels: Sequence[str]) -> Iterator[Finding]:
     """Warn of inputs whose place is a guess, and of a default that one side alone has and that does something."""
-    for own, other, label in zip(bindings, bindings[::-1], labels, strict=True):
-        if own.renamed and (len(own.parameters) > 1 or own.defaults):
-            pairs = own.renamed.items()
+    for binding, other, label in zip(bindings, bindings[::-1], labels, strict=True):
+        if binding.renamed and (len(binding.parameters) > 1 or binding.defaults):
+            pairs = binding.renamed.items()
             places = [sentence("side_finding.place", name=name, parameter=parameter) for name, parameter in pairs]
-            defaults = _listed(own.defaults) if own.defaults else ""
-            message = sentence("side_finding.by_position", side=own.side, places=places, defaults=defaults)
+            defaults = _listed(binding.defaults) if binding.defaults else ""
+            message = sentence("side_finding.by_position", side=binding.side, places=places, defaults=defaults)
             yield Finding("inputs-by-position", "warning", label, message)
-        elif odd := {n: value for n, value in own.defaults.items() if _does_something(value, other.defaults.get(n))}:
-            message = sentence("side_finding.default_kept", names=_listed(odd), side=own.side)
+        elif odd := {
+            n: value for n, value in binding.defaults.items() if _does_something(value, other.defaults.get(n))
+        }:
+            message = sentence("side_finding.default_kept", names=_listed(odd), side=binding.side)
             yield Finding("default-kept", "warning", label, message)
 
 

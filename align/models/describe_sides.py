@@ -176,11 +176,11 @@ def unregistered_tensors(model: Model, framework: str, shapes: Collection[Shape]
     if not hasattr(model, walk):
         return ()
     return tuple(
-        UnregisteredTensor(own, shape, made_at(model, own), CHANGES[framework])
+        UnregisteredTensor(full_name, shape, made_at(model, full_name), CHANGES[framework])
         for path, layer in getattr(model, walk)()
         for name, shape in _tensors(layer, framework)
         if shape in shapes
-        for own in [f"{path}.{name}".lstrip(".")]
+        for full_name in [f"{path}.{name}".lstrip(".")]
     )
 
 

@@ -20,6 +20,8 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from align.core.load_code import INSTALLED
+from align.models.live_calls import FRAMEWORKS, near_path
 from align.models.thresholds import MOST_FUNCTIONS_READ, MOST_STATEMENTS_READ
 
 if TYPE_CHECKING:
@@ -28,9 +30,7 @@ if TYPE_CHECKING:
     from align.core.protocols import Setting
 
 
-FRAMEWORKS = ("torch", "mindspore")
-NOT_OWN = (*FRAMEWORKS, "align", "builtins", "pybind11_builtins")  # a base of every cell of MindSpore is of the last
-INSTALLED = ("site-packages", "dist-packages")
+NOT_OWN = FRAMEWORKS | {"align", "builtins", "pybind11_builtins"}  # a base of every cell of MindSpore is of the last
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 IMPORTS = (ast.Import, ast.ImportFrom)
 CONSTRUCTOR = "__init__"
@@ -98,11 +98,11 @@ def called_name(node: ast.AST | None) -> str:
     return function.id if isinstance(function, ast.Name) else ""
 
 
-def is_own(node: ast.AST, own: str, name: str) -> bool:
+def is_own(node: ast.AST, self_name: str, name: str) -> bool:
     """Tell whether a node is `self.name`."""
     if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
         return False
-    return node.attr == name and node.value.id == own
+    return node.attr == name and node.value.id == self_name
 
 
 def defined_at(function: object) -> str:
@@ -118,17 +118,8 @@ def shown(source: FunctionSource, line: int) -> str:
 
 def shown_line(file: str, module: str, line: int) -> str:
     """A line of a file of a module as messages name it."""
-    return f"{_file(Path(file), module)}:{line}"
-
-
-def _file(path: Path, module: str) -> str:
-    """The path from the folder of installed packages, from the current folder, or from that of its top package."""
-    installed = [number for number, part in enumerate(path.parts) if part in INSTALLED]
-    if installed:
-        return Path(*path.parts[installed[-1] + 1 :]).as_posix()
-    if path.is_relative_to(Path.cwd()):
-        return path.relative_to(Path.cwd()).as_posix()
-    return Path(*path.parts[-1 - module.count(".") :]).as_posix()
+    path = near_path(Path(file)) or Path(*Path(file).parts[-1 - module.count(".") :])  # else from its top package
+    return f"{path.as_posix()}:{line}"
 
 
 def own_function(value: object) -> FunctionType | None:
@@ -159,12 +150,12 @@ def meant(source: FunctionSource, node: ast.expr) -> object:
 def helpers_of(functions: Iterable[FunctionType]) -> Iterator[FunctionType]:
     """The functions of the same project that these call by their names, each once, and those that these call."""
     waiting = [*functions]
-    found = {*waiting}
+    seen = {*waiting}
     while waiting:
         caller = waiting.pop(0)
         for called in _called_by(caller):
-            if called not in found and _of_one_project(called, caller):
-                found.add(called)
+            if called not in seen and _of_one_project(called, caller):
+                seen.add(called)
                 waiting.append(called)
                 yield called
 
@@ -197,11 +188,14 @@ def _dotted(node: ast.expr) -> list[str]:
 def _local_names(function: FunctionNode) -> set[str]:
     """The names that mean something else in a function than in its module."""
     inside = [*ast.walk(function)]
-    given = (one.arg for one in inside if isinstance(one, ast.arg))
-    stored = (one.id for one in inside if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
-    nested = (one.name for one in inside if isinstance(one, DEFINITIONS) and one is not function)
+    given = (node.arg for node in inside if isinstance(node, ast.arg))
+    stored = (node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    nested = (node.name for node in inside if isinstance(node, DEFINITIONS) and node is not function)
     imported = (
-        one.asname or one.name.partition(".")[0] for node in inside if isinstance(node, IMPORTS) for one in node.names
+        alias.asname or alias.name.partition(".")[0]
+        for node in inside
+        if isinstance(node, IMPORTS)
+        for alias in node.names
     )
     return {*given, *stored, *nested, *imported}
 
@@ -341,12 +335,14 @@ def resolved(function: FunctionNode, value: ast.expr) -> ast.expr:
     """Follow a local variable to what was assigned to it; the variable itself where that may be one of several."""
     if not isinstance(value, ast.Name):
         return value
-    before = [one for one in assignments(function).get(value.id, ()) if one.lineno < value.lineno]
-    filled = [one.value for one in before if one.value is not None and not _is_none(one.value)]
+    before = [assignment for assignment in assignments(function).get(value.id, ()) if assignment.lineno < value.lineno]
+    filled = [
+        assignment.value for assignment in before if assignment.value is not None and not _is_none(assignment.value)
+    ]
     if len(filled) < 2:
         return filled[0] if filled else value
-    last = max(before, key=lambda one: one.lineno)
-    return last.value if last.value is not None and _block_of(function, last) in _around(function, value) else value
+    last = max(before, key=lambda assignment: assignment.lineno)
+    return last.value if last.value is not None and _parents(function)[last] in _around(function, value) else value
 
 
 def _is_none(node: ast.expr) -> bool:
@@ -356,16 +352,16 @@ def _is_none(node: ast.expr) -> bool:
 @lru_cache(maxsize=MOST_FUNCTIONS_READ)
 def assignments(function: FunctionNode) -> Mapping[str, Sequence[ast.Assign | ast.AnnAssign]]:
     """The statements of a function that assign to each of its variables alone."""
-    found: defaultdict[str, list[ast.Assign | ast.AnnAssign]] = defaultdict(list)
+    by_name: defaultdict[str, list[ast.Assign | ast.AnnAssign]] = defaultdict(list)
     for node in nodes_of(function):
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
             for target in targets(node):
                 if isinstance(target, ast.Name):
-                    found[target.id].append(node)
-    return found
+                    by_name[target.id].append(node)
+    return by_name
 
 
-def targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
+def targets(node: ast.Assign | ast.AnnAssign | ast.AugAssign | ast.NamedExpr) -> list[ast.expr]:
     """What a statement assigns to."""
     return node.targets if isinstance(node, ast.Assign) else [node.target]
 
@@ -389,7 +385,6 @@ def returned_values(function: FunctionNode) -> tuple[ast.expr, ...]:
 
 
 def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """All nodes of a function but those of functions and classes inside of it."""
     for node in ast.iter_child_nodes(function):
         yield node
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
@@ -401,13 +396,13 @@ def statements_before(function: FunctionNode, variable: ast.Name) -> list[ast.st
 
     None where that is not one line of statements, as in a loop that goes on with what it did before.
     """
-    found: list[ast.stmt] = []
+    statements: list[ast.stmt] = []
     for holder, name, statement in _around_statements(function, variable):
         block = getattr(holder, name)
-        for one in block[: block.index(statement)][::-1]:
-            found.append(one)
-            if isinstance(one, (ast.Assign, ast.AnnAssign)) and _assigns(one, variable.id):
-                return found[::-1]
+        for earlier in block[: block.index(statement)][::-1]:
+            statements.append(earlier)
+            if isinstance(earlier, (ast.Assign, ast.AnnAssign)) and _assigns(earlier, variable.id):
+                return statements[::-1]
         if isinstance(holder, LOOPS):
             return None
     return None
@@ -431,17 +426,12 @@ def _around(function: FunctionNode, node: ast.AST) -> set[Block]:
     return {(holder, name) for holder, name, _ in _around_statements(function, node)}
 
 
-def _block_of(function: FunctionNode, statement: ast.stmt) -> Block:
-    return _parents(function)[statement]
-
-
 @lru_cache(maxsize=MOST_FUNCTIONS_READ)
 def _parents(function: FunctionNode) -> Mapping[ast.AST, Block]:
-    """What holds each node of a function, and in which of its fields."""
-    found: dict[ast.AST, Block] = {}
+    parents: dict[ast.AST, Block] = {}
     for holder in nodes_of(function):
         for name, value in ast.iter_fields(holder):
             for one in value if isinstance(value, list) else [value]:
                 if isinstance(one, ast.AST) and not isinstance(one, ast.expr_context):
-                    found[one] = holder, name
-    return found
+                    parents[one] = holder, name
+    return parents

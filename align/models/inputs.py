@@ -25,10 +25,9 @@ import numpy as np
 
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.core.atomic_files import atomic_writer, existing_file
-from align.core.checkpoints import StoredTensor
-from align.core.dtypes import FLOATS, in_numpy, is_float, is_numeric, numpy_dtype
+from align.core.load_code import checkpoint_formats, model_readers
+from align.core.parameters import FLOATS, StoredTensor, in_numpy, is_float, is_numeric, numpy_dtype
 from align.core.protocols import ModelCaller
-from align.core.registry import checkpoint_formats, model_readers
 from align.core.verdicts import Finding
 from align.errors import InputsError, ModelFailedError, UserCodeError
 from align.models.thresholds import MOST_CASTS_TRIED, MOST_INPUT_ELEMENTS, SMALLEST_SPILLED_BYTES, USUAL_INTEGER_BOUND
@@ -38,7 +37,7 @@ from align.words.catalogue import say, sentence
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.protocols import Batch, Inputs
     from align.core.traces import Capture
     from align.models.open_side import Side
@@ -74,16 +73,16 @@ def read_batches(
     if isinstance(source, Path) or (isinstance(source, str) and ":" not in source):
         path = existing_file(Path(source), "inputs file")
         arrays = {name: tensor.load() for name, tensor in open_checkpoint(path).tensors.items()}
-        return tuple(_checked(source, one) for one in batches_from_names(arrays))
+        return tuple(_checked(source, batch) for batch in batches_from_names(arrays))
     if not isinstance(source, (str, list, tuple)):
         return (checked(source, source),)
     if isinstance(source, str):
         made: Any = load_function(source, "inputs file")()
-        several = isinstance(made, (list, tuple)) and made and all(hasattr(one, "items") for one in made)
-        return tuple(checked(source, one) for one in (made if several else [made]))
+        several = isinstance(made, (list, tuple)) and made and all(hasattr(batch, "items") for batch in made)
+        return tuple(checked(source, batch) for batch in (made if several else [made]))
     if not source:
         raise InputsError.of("inputs_fault.no_batch")
-    return tuple(batch for one in source for batch in read_batches(one, made_batch))
+    return tuple(batch for part in source for batch in read_batches(part, made_batch))
 
 
 def read_both_inputs(
@@ -108,21 +107,21 @@ def _batch(source: object, made: Any) -> dict[str, Array]:
     return _checked(source, arrays)
 
 
-def named_values(source: object, made: Any) -> dict[str, Any]:
+def named_values(source: object, returned: Any) -> dict[str, Any]:
     """What a batch from Python holds by name; raises InputsError for what is no mapping."""
-    if not hasattr(made, "items"):
+    if not hasattr(returned, "items"):
         place = source if isinstance(source, str) else say("inputs_fault.given")
-        raise InputsError.of("inputs_fault.returned", place=place, returned=_returned_fault(made))
-    return {str(name): value for name, value in made.items()}
+        raise InputsError.of("inputs_fault.returned", place=place, returned=_returned_fault(returned))
+    return {str(name): value for name, value in returned.items()}
 
 
-def _returned_fault(made: Any) -> str:
-    name = type(made).__name__
-    if not isinstance(made, (list, tuple)):
+def _returned_fault(returned: Any) -> str:
+    name = type(returned).__name__
+    if not isinstance(returned, (list, tuple)):
         return say("inputs_fault.object", kind=name)
-    if not made:
+    if not returned:
         return say("inputs_fault.empty", name=name)
-    strange = next(type(one).__name__ for one in made if not hasattr(one, "items"))
+    strange = next(type(one).__name__ for one in returned if not hasattr(one, "items"))
     return say("inputs_fault.no_dicts", name=name, strange=strange)
 
 
@@ -176,16 +175,16 @@ def make_inputs(specs: Sequence[str], seed: int) -> dict[str, Array]:
 
     Raises InputsError listing every specification that cannot be read.
     """
-    found = [(spec, _SPEC.fullmatch(spec.strip())) for spec in specs]
-    names = [match["name"] for _, match in found if match]
-    faults = [say("fault_list.one", head=spec, fault=fault) for spec, match in found if (fault := _fault(match))]
+    matches = [(spec, _SPEC.fullmatch(spec.strip())) for spec in specs]
+    names = [match["name"] for _, match in matches if match]
+    faults = [say("fault_list.one", head=spec, fault=fault) for spec, match in matches if (fault := _fault(match))]
     faults += [
         say("inputs_fault.name_twice", name=name) for name in sorted({name for name in names if names.count(name) > 1})
     ]
     if faults:
         raise InputsError.of("inputs_fault.not_made", faults=faults, form=say("inputs_fault.form"))
     generator = np.random.default_rng(seed)
-    return {match["name"]: _draw(match, generator) for _, match in found if match}
+    return {match["name"]: _draw(match, generator) for _, match in matches if match}
 
 
 def save_inputs(path: Path, inputs: Inputs) -> None:
@@ -214,7 +213,6 @@ def describe_inputs(inputs: Inputs) -> dict[str, dict[str, object]]:
 
 
 def _fault(match: re.Match[str] | None) -> str:
-    """What is wrong with one specification, or ""."""
     if match is None:
         return say("inputs_fault.other_form")
     if match["dtype"] not in _DTYPES:
@@ -382,7 +380,6 @@ class _Consumers:
         """Keep nothing of what modules return."""
 
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:  # noqa: ARG002 - what sinks get
-        """Find the inputs among what a module is given."""
         for value in inputs.values() if module in self.dtypes else ():
             for name, own in self.inputs.items():
                 before = self.found.get(name)

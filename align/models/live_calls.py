@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import gc
 import inspect
-import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
@@ -15,14 +14,17 @@ from contextvars import ContextVar
 from functools import lru_cache, partial
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from align.core.trace_metadata import TensorKind
+from align.core.load_code import INSTALLED
+from align.core.traces import TensorKind
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from types import FrameType
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
+    from align.core.training import LabelClasses
 
     ToArray = Callable[[Any], Array | None]
     FromArray = Callable[[Array, Any], Any]
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 # Modules whose frames are no place of the user's: they call what the user's code set up (`Sequential`, hooks).
 FRAMEWORKS = frozenset({"torch", "mindspore"})
 NOT_THE_USERS = FRAMEWORKS | {"align", "contextlib"}
-INSTALLED = frozenset({"site-packages", "dist-packages"})
+
 # The name of functions of ours that stand between the user's code and a framework's, and only pass a call on.
 PASSES_ON = "passed_on_to_framework"
 # Ours, where the user's code begins: what called it is no part of the model.
@@ -67,7 +69,7 @@ def user_lines(home: str) -> Iterator[str]:
 def user_place() -> str:
     """`file:line` as messages name it, of the innermost frame of the user's model around here; "" if there is none."""
     file, _, line = user_line("").rpartition(":")
-    return f"{_shown(Path(file))}:{line}" if file else ""
+    return _shown(file, line)
 
 
 def raised_at(error: BaseException) -> str:
@@ -80,15 +82,19 @@ def raised_at(error: BaseException) -> str:
     own = [(frame.f_code.co_filename, line) for frame, line in frames[max(begun, default=-1) + 1 :] if _is_users(frame)]
     nearest = [place for place in own if not INSTALLED.intersection(Path(place[0]).parts)]
     file, line = (nearest or own or [("", 0)])[-1]
-    return f"{_shown(Path(file))}:{line}" if file else ""
+    return _shown(file, line)
 
 
-def _shown(file: Path) -> str:
-    """The path from the current folder, or from the one of installed packages."""
+def _shown(file: str, line: int | str) -> str:
+    return f"{(near_path(Path(file)) or Path(file)).as_posix()}:{line}" if file else ""
+
+
+def near_path(file: Path) -> Path | None:
+    """The path from the folder of installed packages, or from the current folder; None for a file elsewhere."""
     installed = [number for number, part in enumerate(file.parts) if part in INSTALLED]
     if installed:
-        return Path(*file.parts[installed[-1] + 1 :]).as_posix()
-    return str(file).removeprefix(f"{Path.cwd()}{os.sep}")
+        return Path(*file.parts[installed[-1] + 1 :])
+    return file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else None
 
 
 def _is_users(frame: FrameType) -> bool:
@@ -170,22 +176,22 @@ class LiveOperatorCall:
         """All tensors of what the operator made."""
         return [*self._arrays(made)]
 
-    def with_output(self, made: Any, value: Array) -> Any:
+    def with_output(self, outcome: Any, value: Array) -> Any:
         """Return what the operator made with its first tensor replaced."""
-        place, leaf = next((p, one) for p, one in leaves(made) if self._to_array(one) is not None)
+        place, leaf = next((p, one) for p, one in leaves(outcome) if self._to_array(one) is not None)
         new = {place: self._from_array(value, leaf)}
-        return with_leaves(made, new.get)
+        return with_leaves(outcome, new.get)
 
     def plain(self) -> Any:
         """Make the call as it is, writing into what it writes into."""
         return self._call(self._given)
 
-    def answer(self, made: Any) -> Any:
+    def answer(self, outcome: Any) -> Any:
         """Return the outcome of the call, written into the first argument where the operator does that."""
         if self._copied is None:
-            return made
+            return outcome
         first = self._leaves[0][1]
-        first.copy_(made)
+        first.copy_(outcome)
         return first
 
     def _arrays(self, made: Any) -> Iterator[Array]:
@@ -207,10 +213,10 @@ def around_apply(base: Any, applied: Callable[[Any, Any, Any, Any], None]) -> It
 
     A base that only inherits `apply` gets one for that time, so that an `apply` that was looked up before is seen.
     """
-    own = vars(base).get("apply")
+    own_apply = vars(base).get("apply")
 
     def around(function: Any, *args: Any, **kwargs: Any) -> Any:
-        apply = super(base, function).apply if own is None else own.__get__(None, function)
+        apply = super(base, function).apply if own_apply is None else own_apply.__get__(None, function)
         output = apply(*args, **kwargs)
         applied(function, args, kwargs, output)
         return output
@@ -219,10 +225,10 @@ def around_apply(base: Any, applied: Callable[[Any, Any, Any, Any], None]) -> It
     try:
         yield
     finally:
-        if own is None:
+        if own_apply is None:
             del base.apply
         else:
-            base.apply = own
+            base.apply = own_apply
 
 
 # Hooks on modules of either framework, by path, which are taken off again.
@@ -253,14 +259,9 @@ def living_objects(cls: type) -> list[Any]:
     return [*known[cls]]
 
 
-@contextmanager
-def looked_for_once() -> Iterator[None]:
+def looked_for_once() -> AbstractContextManager[Any]:
     """Let living_objects answer from what it found first: for work that asks often, while none of them are made."""
-    token = _KNOWN.set({})
-    try:
-        yield
-    finally:
-        _KNOWN.reset(token)
+    return set_meanwhile(_KNOWN, {})
 
 
 def _found(cls: type) -> list[Any]:
@@ -269,7 +270,6 @@ def _found(cls: type) -> list[Any]:
 
 
 def _derived(cls: type) -> set[type]:
-    """The class, and all that are derived from it, however far."""
     return {cls}.union(*map(_derived, type.__subclasses__(cls)))
 
 
@@ -311,14 +311,95 @@ def with_leaves(value: Any, put: Callable[[str, Any], Any], name: str = "") -> A
         listed = [with_leaves(item, put, inside(name, index)) for index, item in enumerate(value)]
         return value._make(listed) if hasattr(value, "_make") else type(value)(listed)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        made = copy.copy(value)
+        copied = copy.copy(value)
         for field in dataclasses.fields(value):
             item = with_leaves(getattr(value, field.name), put, inside(name, field.name))
-            object.__setattr__(made, field.name, item)
-        return made
+            object.__setattr__(copied, field.name, item)
+        return copied
     return put(name, value)
 
 
 def inside(name: str, key: Any) -> str:
     """The name of a leaf in what is called `name`."""
     return f"{name}.{key}" if name else str(key)
+
+
+# `align.probe`: a value anywhere in the code of a model, compared like a layer's output.
+#
+# Outside of a run that records it costs one look-up and gives the value back.
+
+T = TypeVar("T")
+PROBE = "probe"  # the class of what is probed
+_PREFIX = "probe:"
+
+
+class Recorder(Protocol):
+    """Takes probed values."""
+
+    def probe(self, path: str, value: Any) -> Any:
+        """Note a value; return it, or what is to stand in its place."""
+
+
+_recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
+
+
+def probe(name: str, x: T) -> T:
+    """Have `x`, a tensor or a structure of tensors, compared with the other side's probe of this name; return it.
+
+    Use what is returned (`x = align.probe("scores", x)`): when layers are compared alone, it is the reference's value.
+    A name that is met several times counts its calls.
+
+    >>> probe("scores", 3)
+    3
+    """
+    recorder = _recorder.get()
+    return x if recorder is None else recorder.probe(f"{_PREFIX}{name}", x)
+
+
+def is_probe(path: str) -> bool:
+    """Tell whether this is the path of a probe, and not of a module."""
+    return path.startswith(_PREFIX)
+
+
+def probe_name(path: str) -> str:
+    """The name that the user gave the probe at this path."""
+    return path.removeprefix(_PREFIX)
+
+
+def probed_by(recorder: Recorder) -> AbstractContextManager[Recorder | None]:
+    """Hand what is probed meanwhile to the recorder."""
+    return set_meanwhile(_recorder, recorder)
+
+
+_labels: ContextVar[list[LabelClasses] | None] = ContextVar("labels", default=None)
+
+
+@contextmanager
+def noted_labels() -> Iterator[list[LabelClasses]]:
+    """The labels that losses take meanwhile as numbers of classes."""
+    noted: list[LabelClasses] = []
+    with set_meanwhile(_labels, noted):
+        yield noted
+
+
+def note_labels(labels: LabelClasses) -> None:
+    """Note labels for who asks for them."""
+    if (noted := _labels.get()) is not None:
+        noted.append(labels)
+
+
+@contextmanager
+def set_meanwhile(variable: ContextVar[T], value: T) -> Iterator[T]:
+    """Give a context variable a value for a while."""
+    token = variable.set(value)
+    try:
+        yield value
+    finally:
+        variable.reset(token)
+
+
+def peak_memory() -> float:
+    """The most memory that this process had in use, in bytes: Linux counts in KiB."""
+    import resource
+
+    return 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -11,16 +11,21 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
+from math import isfinite, sqrt
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+import numpy as np
+
 from align.core.protocols import Plugin
-from align.models.live_calls import leaves, user_line
+from align.models.live_calls import leaves, set_meanwhile
+from align.models.thresholds import CACHED_ELEMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
-    from align.core.dtypes import Array
+    from align.core.memory import ModuleSpan
+    from align.core.parameters import Array
     from align.core.protocols import Model
 
 
@@ -55,7 +60,7 @@ class LoopSink(Protocol):
     def returned(
         self, call: LoopCall, module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any
     ) -> None:
-        """It returned."""
+        """Take note that a call returned."""
 
     def arrived(self, call: LoopCall, name: str, gradient: Any) -> None:
         """A gradient came back to a tensor that the call returned; only asked of hooks that look `backward`."""
@@ -123,6 +128,18 @@ class LoopForms(Protocol):
     def norms(self, tensors: Iterable[Any]) -> list[float]:
         """Norms as numbers, of what `norm` returned: waited for once."""
 
+    def figures(self, tensor: Any, *, full: bool) -> list[Any]:
+        """Its norm as above and elements that are not finite, counted where the norm is not finite.
+
+        If it is to be in `full`, also its sum, largest magnitude and zeros. Each is given as a norm is.
+        """
+
+    def copied(self, tensor: Any, into: Any = None) -> Any:
+        """A copy of its values, on its device; `into` is a copy of before, whose memory is used again."""
+
+    def distance(self, tensor: Any, before: Any) -> Any:
+        """The norm of what was added to a tensor since `before`, which `copied` returned, and may use up."""
+
     def address(self, tensor: Any) -> int:
         """Where its memory begins."""
 
@@ -165,6 +182,15 @@ class LoopWatcher(Plugin, Protocol):
     def optimizer_state(self, optimizer: Any) -> OptimizerState:
         """What an optimizer divides by, and its rates."""
 
+    def loop_buffers(self, model: Model) -> list[tuple[str, Any]]:
+        """All tensors of floating numbers that a model keeps and no optimizer moves, by name, and are no parameters."""
+
+    def loop_memory(self) -> float:
+        """Bytes at most in use so far: on an accelerator what tensors took there, else what the process took."""
+
+    def rates_now(self, optimizer: Any) -> dict[int, float]:
+        """The rates of an optimizer's next update by place in `held_by`, those that it does not tell left out."""
+
     def outermost_calls(self, before: Callable[[Any], None]) -> AbstractContextManager[None]:
         """Tell of each call of a module that no other module runs, before it runs; hooks may be put on it then."""
 
@@ -175,9 +201,6 @@ class LoopWatcher(Plugin, Protocol):
 
     def held_by(self, optimizer: Any) -> list[Any]:
         """The parameters that an optimizer moves, in its order."""
-
-    def loop_callback(self, begin: Callable[[], Any], end: Callable[[], Any]) -> Any:
-        """A callback that trainers of the framework take: it begins with a training, and ends with it."""
 
     def operators(self, sink: OperatorSink) -> AbstractContextManager[None]:
         """Let a sink see what is computed; only those that user code asks for, or a framework's module that it runs."""
@@ -194,12 +217,15 @@ class LoopHost(LoopWatcher, Protocol):
         """Raise CannotRunError where modules run past all hooks, as in MindSpore's graph mode."""
 
     def step_callback(
-        self, ended: Callable[[Any], None], closed: Callable[[], None], begun: Callable[[Any], None] = lambda _: None
+        self,
+        ended: Callable[[Any, Any], None],
+        closed: Callable[[], None],
+        begun: Callable[[Any], Any] = lambda _: None,
     ) -> Any:
         """Return a callback for the framework's own loop: of each step that `ended`, and of the loop that is `closed`.
 
-        A step ends with what it returned, None where the loop does not tell. `begun` gets the data that a loop which
-        begins iterates over, None likewise.
+        A step ends with what it returned and what it was given, None where the loop does not tell. `begun` gets the
+        data that a loop which begins iterates over, None likewise.
 
         Raises CannotRunError where that loop is of a package that is not there.
         """
@@ -254,12 +280,46 @@ class LossScaleReader(LoopHost, Protocol):
         """Let a flow run on a device that lacks its kernels, by others that compute the same."""
 
 
+# Figures of tensors on the processor by NumPy, as LoopForms gives them; torch's own take twice as long there. A piece
+# that stays in a core's cache is read for all of them before the next one.
+
+
+def array_figures(values: Array, *, full: bool) -> list[float]:
+    """Norm and elements that are not finite; in full also sum, largest magnitude and zeros."""
+    flat, squares, strange, total, zeros, extremes = values.ravel(order="K"), 0.0, 0, 0.0, 0, [0.0]
+    with np.errstate(all="ignore"):
+        for piece in map(_widened, _pieces(flat)):
+            square = float(np.dot(piece, piece))
+            squares += square
+            if not isfinite(square):
+                strange += piece.size - int(np.count_nonzero(np.isfinite(piece)))
+            if full:
+                total += float(piece.sum())
+                extremes += [piece.max(), -piece.min()]
+                zeros += int(np.count_nonzero(piece == 0))
+    figures = [sqrt(squares), float(strange)]
+    return [*figures, total, float(np.max(extremes)), float(zeros)] if full else figures
+
+
+def array_distance(before: Array, now: Array) -> float:
+    """The norm of a difference."""
+    squares = 0.0
+    with np.errstate(all="ignore"):
+        for first, second in zip(_pieces(before.reshape(-1)), _pieces(now.reshape(-1)), strict=True):
+            piece = _widened(first - second)
+            squares += float(np.dot(piece, piece))
+    return sqrt(squares)
+
+
+def _pieces(flat: Array) -> list[Array]:
+    return [flat[first : first + CACHED_ELEMENTS] for first in range(0, flat.size, CACHED_ELEMENTS)]
+
+
+def _widened(values: Array) -> Array:
+    return values if values.dtype.char in "fd" else values.astype(np.float32)
+
+
 # Hooks on all modules of a model in a loop that is not ours, forward and backward; all are taken off again.
-
-
-def line_of_user(home: str) -> str:
-    """`file:line` of the user's code that is running, files in the folder `home` from there; "" if none is."""
-    return user_line(home)
 
 
 class LoopHooks:
@@ -307,6 +367,45 @@ class LoopHooks:
                 self._forms.on_gradient(leaf, partial(self._sink.arrived, call, name))
 
 
+class SpanRecorder:
+    """A LoopSink that notes the calls of modules on the way forward as spans of operators.
+
+    `now` is the number of operators so far, `place_of` the place of what a tensor lies in, None for what is not known,
+    `forward` tells whether the way forward is taken.
+    """
+
+    def __init__(
+        self, now: Callable[[], int], place_of: Callable[[Any], int | None], forward: Callable[[], bool]
+    ) -> None:
+        self.spans: list[ModuleSpan] = []
+        self._now, self._place_of, self._forward = now, place_of, forward
+        self._open: list[int] = []
+
+    def entered(self, call: LoopCall, module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:  # noqa: ARG002
+        """Note where it begins; what did not return is forgotten."""
+        del self._open[call.depth :]
+        self._open.append(self._now())
+
+    def returned(
+        self,
+        call: LoopCall,
+        module: Any,  # noqa: ARG002
+        args: tuple[Any, ...],  # noqa: ARG002
+        kwargs: Mapping[str, Any],  # noqa: ARG002
+        output: Any,
+    ) -> None:
+        """Note the span, with the places of what it returned."""
+        from align.core.memory import ModuleSpan  # here alone: few commands need it
+
+        if self._forward():
+            places = (self._place_of(leaf) for _, leaf in leaves(output))
+            known = frozenset(place for place in places if place is not None)
+            self.spans.append(ModuleSpan(call.path, call.class_name, self._open[call.depth], self._now(), known))
+
+    def arrived(self, call: LoopCall, name: str, gradient: Any) -> None:
+        """Nothing: no gradients are asked for."""
+
+
 # Whether layers of activation checkpointing are computed again on the way back, as a side by itself does.
 #
 # Otherwise they run once, as all layers do: then what they take and return, and the gradients of it, are seen like
@@ -321,14 +420,9 @@ def layers_run_once() -> bool:
     return not _recomputes.get()
 
 
-@contextmanager
-def layers_recomputed() -> Iterator[None]:
+def layers_recomputed() -> AbstractContextManager[bool]:
     """Let steps in this block run as a side takes them by itself."""
-    token = _recomputes.set(True)
-    try:
-        yield
-    finally:
-        _recomputes.reset(token)
+    return set_meanwhile(_recomputes, True)
 
 
 def note_recompute() -> None:
@@ -338,12 +432,6 @@ def note_recompute() -> None:
         noted.append(True)
 
 
-@contextmanager
-def recompute_noted() -> Iterator[list[bool]]:
+def recompute_noted() -> AbstractContextManager[list[bool] | None]:
     """Yield a list that is not empty any more once something was passed by in this block."""
-    noted: list[bool] = []
-    token = _noted.set(noted)
-    try:
-        yield noted
-    finally:
-        _noted.reset(token)
+    return set_meanwhile(_noted, [])

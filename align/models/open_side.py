@@ -18,9 +18,8 @@ from align.checkpoints.inspect_checkpoint import unfinished_error
 from align.checkpoints.names_in_file import matched_without_wrappers, state_beside_weights, wrapper_words
 from align.checkpoints.open_checkpoint import open_checkpoint, require_checkpoint
 from align.core.atomic_files import existing_file
-from align.core.import_user_code import require_file
-from align.core.protocols import GraphRunner, ModelCopier, ModelPlacer, ModelRunner
-from align.core.registry import check_packages, file_models, model_readers
+from align.core.load_code import check_packages, file_models, model_readers, require_file
+from align.core.protocols import GraphRunner, ModelCopier, ModelPlacer, ModelRunner, ValueLender
 from align.errors import CannotRunError, InputsError, SharedModelError, SideError, UsageError
 from align.models.user_code import load_function, run_user_code
 from align.words.catalogue import say, sentence, texts
@@ -28,8 +27,7 @@ from align.words.catalogue import say, sentence, texts
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from align.core.dtypes import Array
-    from align.core.parameters import TensorMemory
+    from align.core.parameters import Array, TensorMemory
     from align.core.protocols import Model, ModelReader
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
@@ -87,10 +85,25 @@ class Side:
         raise CannotRunError.of("model_fault.not_run", name=self.reader.name)
 
 
-def fill_in_order(side: Side, values: Mapping[str, Array]) -> None:
-    """Fill a model with all its values by their order: a run may rename its parameters."""
-    names = side.reader.read_values(side.model)
-    side.reader.load_values(side.model, dict(zip(names, values.values(), strict=True)))
+def live_values(side: Side) -> Mapping[str, Array]:
+    """All values of a model by name, as they are when each is read, and copied only where that must be."""
+    if isinstance(side.reader, ValueLender):
+        return side.reader.live_values(side.model)
+    return side.reader.read_values(side.model)
+
+
+def put_values(side: Side, values: Mapping[str, Array], names: Sequence[str] | None = None) -> None:
+    """Fill some of a model's values.
+
+    They go by `names`, those of all its values at another time, in their order: a run may rename its parameters.
+    """
+    present = tuple(live_values(side))
+    now = dict(zip(names or present, present, strict=True))
+    renamed = {now[name]: value for name, value in values.items()}
+    if isinstance(side.reader, ValueLender):
+        side.reader.put_values(side.model, renamed)
+    else:
+        side.reader.load_values(side.model, {**side.reader.read_values(side.model), **renamed})
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +188,7 @@ def open_sides(
     ...     return ArrayModel((layer,))
     >>> weight = np.ones((2, 3), np.float32)
     >>> open_sides(model("fc", weight), model("head", weight))[1].copied
-    'copied before anything was done to it: it shared 1 tensor (head.weight) with ArrayModel'
+    'it was copied before anything was done to it, since it shared 1 tensor (head.weight) with ArrayModel'
     """
     requests = _request(reference), _request(candidate)
     for request in requests:
@@ -237,15 +250,15 @@ def _built(requests: tuple[SideRequest, SideRequest]) -> Sides:
     return sides
 
 
-def _apart(sides: Sides, asked: tuple[_Wanted, _Wanted], purpose: Purpose) -> Sides:
+def _apart(sides: Sides, wanted: tuple[_Wanted, _Wanted], purpose: Purpose) -> Sides:
     """Both sides as two models that share no tensor."""
-    untouched = purpose == "names" and asked == (_Wanted(), _Wanted())
+    untouched = purpose == "names" and wanted == (_Wanted(), _Wanted())
     if sides[0].model is not sides[1].model:
         shared = [] if untouched else shared_tensors(_memory(sides[0]), _memory(sides[1]))
         return _with_copy(sides, _named(shared)) if shared else sides
     if untouched:
         return sides
-    if purpose != "trial" and asked[0] == asked[1]:
+    if purpose != "trial" and wanted[0] == wanted[1]:
         refuse_one_object(sides)
     return _with_copy(sides, "")
 

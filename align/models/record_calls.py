@@ -8,42 +8,54 @@ import io
 import json
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from align.core.dtypes import is_numeric
-from align.core.trace_metadata import CallSink, CallStart, FunctionSink, ReturnedParts, ReturnedSink
-from align.core.traces import Capture, InputSink, Intervention, OverwritingSink
+from align.core.parameters import is_numeric
+from align.core.traces import (
+    CallSink,
+    CallStart,
+    Capture,
+    FunctionSink,
+    InputSink,
+    Intervention,
+    OverwritingSink,
+    ReturnedParts,
+    ReturnedSink,
+)
 from align.errors import InputsError, ModelFailedError, ModelFailure
 from align.models.inputs import batches_of
 from align.models.live_calls import (
     FRAMEWORKS,
+    PROBE,
+    hooked,
     inside,
     items_of,
     leaves,
+    probed_by,
     raised_at,
     tensor_kinds,
     user_lines,
     with_leaves,
 )
-from align.models.probe import CLASS_NAME as PROBE
-from align.models.probe import probed_by
 from align.models.thresholds import DEEPEST_OBJECT, LONGEST_DECIMAL_BITS, LONGEST_RANGE
-from align.models.user_code import run_user_code
+from align.models.user_code import fixed_seed, run_user_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
-    from align.core.dtypes import Array
-    from align.core.protocols import Batch, Inputs
-    from align.core.trace_metadata import ContainerKind, PartKind
-    from align.core.traces import CaptureSink
-    from align.models.restore_state import Overwriter
+    from align.core.parameters import Array
+    from align.core.protocols import Batch, Inputs, Model
+    from align.core.traces import CaptureSink, ContainerKind, PartKind
+    from align.models.live_calls import FromArray, ToArray
+    from align.models.user_code import Overwriter
 
 
 # What a call returned, part by part: tensors, and what else can be held against another one's.
@@ -115,7 +127,6 @@ class _Parts:
         self.values = ReturnedValues()
 
     def add_array(self, name: str, value: Any, kind: PartKind | None = None) -> bool:
-        """Take a tensor or an array; return whether it is one."""
         array = self._to_array(value)
         is_tensor = array is not None
         if array is None and isinstance(value, np.ndarray) and is_numeric(value.dtype.name):
@@ -153,13 +164,13 @@ def _attributes(value: Any, kind: PartKind | None) -> tuple[list[tuple[str, Any]
     part: PartKind = "cache" if cache else "attribute"
     if callable(value) or hasattr(type(value), "__next__") or isinstance(value, io.IOBase):
         return None, part
-    held = dict(getattr(value, "__dict__", {}))
+    attributes = dict(getattr(value, "__dict__", {}))
     for base in type(value).__mro__:
         slots = vars(base).get("__slots__", ())
         for slot in [slots] if isinstance(slots, str) else slots:
             if not slot.startswith("_") and hasattr(value, slot):
-                held.setdefault(slot, getattr(value, slot))
-    public = [(key, item) for key, item in held.items() if not key.startswith("_")]
+                attributes.setdefault(slot, getattr(value, slot))
+    public = [(key, item) for key, item in attributes.items() if not key.startswith("_")]
     return public or None, part
 
 
@@ -178,11 +189,6 @@ def _called(value: Any) -> str:
         return f"{'a class' if isinstance(value, type) else 'a function'}, {value.__name__}"
     name = type(value).__name__
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name} object"
-
-
-def no_write_count(_tensor: Any) -> int | None:
-    """Nobody counts."""
-    return None
 
 
 class LatestTensors:
@@ -207,7 +213,7 @@ class LatestTensors:
             self._new.append((tensor, count, capture))
 
     def finish(self) -> None:
-        """From now on, what was noted is what the last call returned."""
+        """Let what was noted from now on be what the last call returned."""
         self._known, self._new = self._new, []
 
 
@@ -335,13 +341,6 @@ def _shape(value: Any) -> tuple[int, ...] | None:
     return None if shapes or shape is None else (len(value), *shape)
 
 
-class ToArray(Protocol):
-    """Turns a framework's tensor into an array, or returns None for anything else."""
-
-    def __call__(self, value: Any) -> Array | None:
-        """Convert."""
-
-
 def bind_inputs(function: Callable[..., Any], inputs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional and keyword arguments for `function`.
 
@@ -387,13 +386,6 @@ def call_start(call: tuple[str, int, str | None, str], given: Any, home: str) ->
     return CallStart(*call, place, tensor_kinds(leaves(given)), tuple(callers))
 
 
-class FromArray(Protocol):
-    """Turns an array into a framework's tensor of the dtype and place of another one."""
-
-    def __call__(self, value: Array, like: Any) -> Any:
-        """Convert."""
-
-
 class CallRecorder:
     """Counts the calls of modules and hands their tensors to a sink; adapters call it from their hooks.
 
@@ -408,7 +400,7 @@ class CallRecorder:
         to_array: ToArray,
         from_array: FromArray,
         overwrite: Overwriter | None = None,
-        writes: Writes = no_write_count,
+        writes: Writes = lambda _tensor: None,
         floats: str = "float32",
     ) -> None:
         self._sink = sink
@@ -454,19 +446,19 @@ class CallRecorder:
         return None if self._input_sink is None else self._changed(self._input_sink, path, given, len(args))
 
     def _changed(self, sink: InputSink, path: str, given: dict[Any, Any], positions: int) -> Any:
-        found = {name: (leaf, self._to_array(leaf)) for name, leaf in leaves(given)}
-        arrays = {name: array for name, (_, array) in found.items() if array is not None}
+        tensors = {name: (leaf, self._to_array(leaf)) for name, leaf in leaves(given)}
+        arrays = {name: array for name, (_, array) in tensors.items() if array is not None}
         others = sink.enter(path, self._calls.get(path, 0), arrays)
         if not others:
             return None
-        new = {name: self._from_array(value, found[name][0]) for name, value in others.items()}
+        new = {name: self._from_array(value, tensors[name][0]) for name, value in others.items()}
         if self._overwrite is not None and isinstance(sink, OverwritingSink) and sink.overwrites:
-            new = {name: self._overwrite(found[name][0], value) for name, value in new.items()}
+            new = {name: self._overwrite(tensors[name][0], value) for name, value in new.items()}
         given = with_leaves(given, new.get)
         return tuple(given.pop(place) for place in range(positions)), given
 
     def probe(self, path: str, value: Any) -> Any:
-        """Note a probed value as a module that passes it on; see align.models.probe."""
+        """Note a probed value as a module that passes it on; see `align.probe`."""
         changed = self.begin(path, (value,), None, PROBE)
         given = changed[0][0] if changed else value
         other = self.end(path, PROBE, given)
@@ -506,16 +498,16 @@ class CallRecorder:
         call = self._calls.get(path, 0)
         self._calls[path] = call + 1
         new: dict[str, Any] = {}
-        for found in self._returned(path, call, output):
-            array = found.array
+        for tensor in self._returned(path, call, output):
+            array = tensor.array
             shape = tuple(array.shape)
             depth = len(self._running)
-            capture = Capture(self._order, path, call, found.name, class_name, shape, array.dtype.name, depth)
-            self._hand_over(capture, array, found)
+            capture = Capture(self._order, path, call, tensor.name, class_name, shape, array.dtype.name, depth)
+            self._hand_over(capture, array, tensor)
             self._order += 1
             other = self._intervention.instead(capture, array) if self._intervention is not None else None
             if other is not None:
-                new |= given_back(found, other, self._from_array)
+                new |= given_back(tensor, other, self._from_array)
         if self._call_sink is not None:
             self._call_sink.finish(path, call)
             self._latest.finish()
@@ -552,21 +544,21 @@ def recorded_calls(
     `stand_ins` answer the calls of modules by path, in the place of their `method`. torch's modules and MindSpore's
     cells register hooks alike: `(module, args, kwargs)` before a call, `(module, args, kwargs, output)` after it.
     """
-    handles: list[Any] = []
+
+    def before(path: str, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return recorder.begin(path, args, kwargs, type(module).__name__)
+
+    def after(path: str, module: Any, _args: Any, _kwargs: Any, output: Any) -> Any:
+        return recorder.end(path, type(module).__name__, output)
+
+    modules = [*modules]
     with contextlib.ExitStack() as stack:
         stack.callback(recorder.put_back)
-        stack.callback(_take_off, handles)
+        stack.enter_context(hooked(modules, before, after))
         for path, module in modules:
             if path in stand_ins:
                 stack.enter_context(answered(module, method, stand_ins[path]))
-            handles.append(module.register_forward_pre_hook(partial(_before, recorder, path), with_kwargs=True))
-            handles.append(module.register_forward_hook(partial(_after, recorder, path), with_kwargs=True))
         yield
-
-
-def _take_off(handles: list[Any]) -> None:
-    for handle in handles:
-        handle.remove()
 
 
 @contextlib.contextmanager
@@ -586,14 +578,6 @@ def twin_class(module: Any) -> type:
     return type(
         own.__name__, (own,), {"training": mode, "__module__": own.__module__, "__qualname__": own.__qualname__}
     )
-
-
-def _before(recorder: CallRecorder, path: str, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return recorder.begin(path, args, kwargs, type(module).__name__)
-
-
-def _after(recorder: CallRecorder, path: str, module: Any, _args: Any, _kwargs: Any, output: Any) -> Any:
-    return recorder.end(path, type(module).__name__, output)
 
 
 def run_on_batches(model: Callable[..., Any], batches: Sequence[BoundBatch], recorder: CallRecorder, what: str) -> None:
@@ -621,10 +605,41 @@ def root_call(
     module = str(getattr(type(model).__call__, "__module__", ""))
     if not compiled and module.partition(".")[0] in FRAMEWORKS:
         return model  # type: ignore[no-any-return]
-    return partial(_noted, type(model).__name__, recorder, (stand_ins or {}).get("", model))
+    return partial(noted_call, type(model).__name__, recorder, (stand_ins or {}).get("", model))
 
 
-def _noted(name: str, recorder: CallRecorder, answers: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+def noted_call(name: str, recorder: CallRecorder, answers: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
     """Let a sink see what a model is given, and what it, or its stand-in, returns."""
     given, named = recorder.begin("", args, kwargs, name) or (args, kwargs)
     recorder.end("", name, answers(*given, **named))
+
+
+# What adapters share whose models take and return NumPy arrays, and keep nothing from run to run.
+
+
+class NumpyValues:
+    """A base of adapters: half of a ModelCaller."""
+
+    def is_optimizer(self, model: Model) -> bool:  # noqa: ARG002
+        """Return False: there are no optimizers of NumPy arrays."""
+        return False
+
+    def evaluating(self, model: Model, *, restores: bool = True) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Draw the same random numbers; see ModelCaller."""
+        return fixed_seed()
+
+    def restoring(self, model: Model) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Put nothing back, as nothing is kept; see ModelCaller."""
+        return nullcontext()
+
+    def as_tensor(self, value: Array, model: Model) -> Array:  # noqa: ARG002
+        """Return the array itself."""
+        return value
+
+    def as_array(self, value: Any) -> Array | None:
+        """Return an array, None for anything else."""
+        return value if isinstance(value, np.ndarray) else None
+
+    def recorder(self, sink: CaptureSink) -> CallRecorder:
+        """Records calls on arrays; values from elsewhere get the dtype of those that they stand for."""
+        return CallRecorder(sink, self.as_array, lambda value, like: value.astype(like.dtype))

@@ -84,31 +84,31 @@ def construction_of(owner: object, path: str) -> Construction | None:
     """Find the expression that makes the layer at `path` of a live model, or what holds it; None if there is none."""
     for names, chain in climb(owner, path):
         maker = ".".join(path.split(".")[: -len(names)])
-        found = [
+        constructions = [
             _followed(Construction(place.source, place.value, maker), names, chain)
             for place in _fitting(chain[0], names[0], type(chain[1]).__name__)
         ]
-        if found:
-            agreeing = (one for place in found for one in place if agrees_with(one.node, chain[-1]))
-            return next(agreeing, found[0][-1])
+        if constructions:
+            agreeing = (one for place in constructions for one in place if agrees_with(one.node, chain[-1]))
+            return next(agreeing, constructions[0][-1])
     return None
 
 
-def _followed(made: Construction, names: Sequence[str], chain: Sequence[object]) -> list[Construction]:
+def _followed(construction: Construction, names: Sequence[str], chain: Sequence[object]) -> list[Construction]:
     """What makes a layer, from inside the functions that are called for it, the innermost first."""
-    found, owner = [], chain[0]
-    hands_on = called_name(made.node) == CONSTRUCTOR  # to the constructor of its base, which keeps them
+    constructions, owner = [], chain[0]
+    hands_on = called_name(construction.node) == CONSTRUCTOR  # to the constructor of its base, which keeps them
     names, chain = (names, chain) if hands_on else (names[1:], chain[1:])
     for _ in range(DEEPEST_CALLS):
         steps = list(_steps(names, chain))
-        node, count = innermost(Expression(made.source, made.node), steps)
-        made, names, chain = replace(made, node=node), names[count:], chain[count:]
-        found.append(made)
-        inner = _returned(made, owner, type(chain[0]))
+        node, count = innermost(Expression(construction.source, construction.node), steps)
+        construction, names, chain = replace(construction, node=node), names[count:], chain[count:]
+        constructions.append(construction)
+        inner = _returned(construction, owner, type(chain[0]))
         if inner is None:
             break
-        made = inner
-    return found[::-1]
+        construction = inner
+    return constructions[::-1]
 
 
 def _steps(names: Sequence[str], chain: Sequence[object]) -> Iterator[ListStep]:
@@ -117,16 +117,18 @@ def _steps(names: Sequence[str], chain: Sequence[object]) -> Iterator[ListStep]:
         yield ListStep(Item(name, type(one)), type(holder).__name__, items)
 
 
-def _returned(made: Construction, owner: object, kind: type) -> Construction | None:
+def _returned(construction: Construction, owner: object, kind: type) -> Construction | None:
     """What a function of the user's own returns that is called: the only thing that may be of a class."""
-    function = called_function(made, owner)
+    function = called_function(construction, owner)
     source = function_source(function) if function is not None else None
     if source is None:
         return None
     only = [one for one in returned_values(source.node) if may_make(source, one, kind)]
-    bound = _is_method(made) and not isinstance(getattr_static(type(owner), source.node.name, None), staticmethod)
+    bound = _is_method(construction) and not isinstance(
+        getattr_static(type(owner), source.node.name, None), staticmethod
+    )
     is_one = len(only) == 1 and not isinstance(only[0], ast.Tuple)  # which holds several layers
-    return Construction(source, only[0], made.owner, made, bound) if is_one else None
+    return Construction(source, only[0], construction.owner, construction, bound) if is_one else None
 
 
 def _is_method(made: Construction) -> bool:
@@ -135,36 +137,39 @@ def _is_method(made: Construction) -> bool:
     return isinstance(call, ast.Call) and made.bound and is_own(call.func, made.source.own, called_name(call))
 
 
-def called_function(made: Construction, owner: object) -> FunctionType | None:
+def called_function(construction: Construction, owner: object) -> FunctionType | None:
     """The user's own function that an expression calls: of its module, of one that it imports, or the owner's.
 
     None for a decorated one: what it returns is the decorator's to say.
     """
-    if not isinstance(made.node, ast.Call):
+    if not isinstance(construction.node, ast.Call):
         return None
     called = (
-        getattr(type(owner), called_name(made.node), None) if _is_method(made) else meant(made.source, made.node.func)
+        getattr(type(owner), called_name(construction.node), None)
+        if _is_method(construction)
+        else meant(construction.source, construction.node.func)
     )
     return own_function(called) if not hasattr(called, "__wrapped__") else None
 
 
-def may_call_class_of(made: Construction, layer: object, owner: object) -> bool:
+def may_call_class_of(construction: Construction, layer: object, owner: object) -> bool:
     """Tell whether a call is one of a layer's class: by its name, or by one that may stand for it.
 
     A function, a method and a list that holds the layer take other arguments than the class does.
     """
-    if not isinstance(made.node, ast.Call):
+    if not isinstance(construction.node, ast.Call):
         return False
-    function, kind = made.node.func, type(layer)
-    called = meant(made.source, function)
+    function, kind = construction.node.func, type(layer)
+    called = meant(construction.source, function)
     if called is not None:
         return (called.func if isinstance(called, partial) else called) is kind
-    if called_name(made.node) == kind.__name__:
+    if called_name(construction.node) == kind.__name__:
         return True
     if isinstance(function, ast.Name):  # a class that is handed down
-        nested = (one.name for one in nodes_of(made.source.node) if isinstance(one, DEFINITIONS))
-        return function.id not in nested and not isinstance(resolved(made.source.node, function), ast.Lambda)
-    return _is_method(made) and not hasattr(type(owner), called_name(made.node))  # a class that the object keeps
+        nested = (one.name for one in nodes_of(construction.source.node) if isinstance(one, DEFINITIONS))
+        return function.id not in nested and not isinstance(resolved(construction.source.node, function), ast.Lambda)
+    # A class that the object keeps.
+    return _is_method(construction) and not hasattr(type(owner), called_name(construction.node))
 
 
 def agrees_with(node: ast.expr, layer: object) -> bool:
@@ -206,7 +211,7 @@ def made_in(function: object, class_name: str) -> str:
 
 
 def climb(owner: object, path: str) -> Iterator[tuple[list[str], list[object]]]:
-    """From the layer's parent up: the names that lead from each owner to the layer, and the owner and what is there."""
+    """Yield from the layer's parent up the names that lead from each owner to the layer, the owner and what follows."""
     names = path.split(".") if path else []
     chain: list[Any] = [owner]
     for name in names:
@@ -245,7 +250,6 @@ def _registers(call: ast.Call, name: str) -> bool:
 
 
 def _is_text(node: ast.expr, name: str) -> bool:
-    """Tell whether an expression is this text, or a format or a sum that may give it."""
     if isinstance(node, ast.Constant):
         return node.value == name
     if isinstance(node, ast.JoinedStr):
@@ -325,7 +329,6 @@ def innermost(expression: Expression, steps: Sequence[ListStep]) -> tuple[ast.ex
 
 
 def _inside(source: FunctionSource, value: ast.expr, step: ListStep) -> ast.expr | None:
-    """The expression of an item: the only one that can have made it."""
     call = resolved(source.node, value)
     if called_name(call) not in (step.holder, CONSTRUCTOR) or step.item not in step.items:
         return None
@@ -513,12 +516,12 @@ class ListPattern:
         """One part behind the other."""
         return reduce(self._behind, parts, Part())
 
-    def _behind(self, one: Part, other: Part) -> Part:
-        for number in one.last:
+    def _behind(self, part: Part, other: Part) -> Part:
+        for number in part.last:
             self._follow[number] |= other.first
-        first = one.first | other.first if one.may_be_empty else one.first
-        last = one.last | other.last if other.may_be_empty else other.last
-        return Part(first, last, one.may_be_empty and other.may_be_empty)
+        first = part.first | other.first if part.may_be_empty else part.first
+        last = part.last | other.last if other.may_be_empty else other.last
+        return Part(first, last, part.may_be_empty and other.may_be_empty)
 
     def repeated(self, part: Part) -> Part:
         """A part any number of times."""
@@ -535,10 +538,10 @@ class ListPattern:
         """The leaves that may make each item, of those that fit it; none for all where no way leads over all."""
         ways = [fitting[0] & whole.first] if fitting else []
         for own in fitting[1:]:
-            ways.append(own.intersection(*[set[int]().union(*(self._follow[one] for one in ways[-1]))]))
+            ways.append(own.intersection(*[set[int]().union(*(self._follow[leaf] for leaf in ways[-1]))]))
         reached = whole.last
         for number in range(len(ways) - 1, -1, -1):
             ways[number] &= reached
             before = ways[number]
-            reached = frozenset(one for one in range(len(self.leaves)) if self._follow[one] & before)
+            reached = frozenset(leaf for leaf in range(len(self.leaves)) if self._follow[leaf] & before)
         return ways

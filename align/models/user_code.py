@@ -1,34 +1,216 @@
-"""The one boundary where every exception is caught: behind it runs code that is not ours.
+"""The user's code: the boundary behind which it runs, and what a run must leave as it was, as random states.
 
-While it runs, the command line, the folder and the end of the process stay align's own. A function of the user's is
-named by its module or file.
+A model may count its calls, keep a cache or register a longer table in its forward; a table that is put back without
+the number that says how long it is would break the next run, so all attributes go back together.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import random
 import sys
-from functools import partial
+from collections import OrderedDict
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from types import CellType, FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, TypeVar
+from zlib import crc32
 
-from align.core.import_user_code import import_user_code, users_code
+import numpy as np
+
+from align.core.about import refuse_sudden_ends
+from align.core.load_code import check_packages, import_user_code, model_readers, users_code
+from align.core.parameters import TensorMemory
 from align.core.protocols import Preparer
-from align.core.registry import check_packages, model_readers
-from align.errors import AlignError, SideError, UserCodeError
-from align.models.live_calls import raised_at
-from align.models.thresholds import ARGUMENTS_SHOWN
+from align.errors import AlignError, CannotRunError, SideError, UserCodeError
+from align.models.live_calls import raised_at, set_meanwhile
+from align.models.thresholds import CHECKSUM_ELEMENTS, SEED
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
-    from align.errors import CannotRunError
+    from align.core.parameters import Array
+
+_seed = ContextVar("seed", default=SEED)
+
+
+def seed_of_runs() -> int:
+    """The seed that every run starts from now."""
+    return _seed.get()
+
+
+def other_seed(seed: int = SEED + 1) -> AbstractContextManager[int]:
+    """Let runs start from another seed for a while: what differs then depends on random numbers."""
+    return set_meanwhile(_seed, seed)
+
+
+@contextmanager
+def fixed_seed() -> Iterator[None]:
+    """Start Python's and NumPy's random numbers at the seed, and put their states back at the end."""
+    python, numpy = random.getstate(), np.random.get_state()
+    random.seed(seed_of_runs())
+    np.random.seed(seed_of_runs())
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+
+
+@contextmanager
+def restored_attributes(modules: Iterable[Any], counts: Callable[[str], bool] | None = None) -> Iterator[None]:
+    """Give modules back the attributes whose names count (all do), and dicts, lists and sets among them what they held.
+
+    Nothing deeper is kept, and no tensor: one that is changed in place stays changed.
+    """
+    kept = [(vars(module), _counting(vars(module), counts)) for module in modules]
+    containers = [value for _, before in kept for value in before.values() if type(value) in _CONTAINERS]
+    empty = [one for one in containers if not one]  # most of them are: no copy is made
+    copies = [(one, one.copy()) for one in containers if one]
+    try:
+        yield
+    finally:
+        for container in filter(None, empty):
+            container.clear()
+        for container, content in copies:
+            container.clear()
+            (container.extend if isinstance(container, list) else container.update)(content)
+        for attributes, before in kept:
+            for name in attributes.keys() - before.keys():
+                if counts is None or counts(name):
+                    del attributes[name]
+            attributes.update(before)
+
+
+_CONTAINERS = frozenset({dict, OrderedDict, list, set})
+
+
+def _counting(attributes: dict[str, Any], counts: Callable[[str], bool] | None) -> dict[str, Any]:
+    return attributes.copy() if counts is None else {name: one for name, one in attributes.items() if counts(name)}
+
+
+# The memory that live tensors lie in: what a copy of a model may still share with it, and values written into it.
+#
+# What a layer is given may flow past it as well (the residual stream): what is written into such a tensor, all who
+# hold it have. torch's tensors and MindSpore's are written alike.
+
+
+def array_memory(value: Array) -> TensorMemory:
+    """Where an array lies; a slice lies in the storage of the array that it is a slice of."""
+    owner = value
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    start = int(owner.__array_interface__["data"][0])
+    flat = value.reshape(-1) if value.flags.c_contiguous else value.flatten()
+    return TensorMemory(value.dtype.name, "cpu", start, start + owner.nbytes, checksum(flat[sample(flat.size)]))
+
+
+def sample(size: int) -> slice:
+    """Places of at most CHECKSUM_ELEMENTS elements, spread over all of a flat tensor."""
+    return slice(None, None, max(1, -(-size // CHECKSUM_ELEMENTS)))
+
+
+def checksum(elements: Array) -> int:
+    """The checksum of the bytes of some elements."""
+    return crc32(np.ascontiguousarray(elements).reshape(-1).view(np.uint8).data)
+
+
+def refuse_captured(modules: Sequence[Any], tensors: Iterable[Any], kinds: tuple[type, ...]) -> None:
+    """Raise TypeError if a function of a copy's modules, or a hook, keeps what is of these kinds and not the copy's."""
+    known_ids = {id(one) for one in (*modules, *tensors)}
+    owners = {id(owner): owner for module in modules for owner in (module, *type(module).__mro__)}
+    for owner in owners.values():
+        for name, function in _functions(vars(owner)):
+            for kept in _kept(function):
+                if isinstance(kept, kinds) and id(kept) not in known_ids:
+                    what = f"{(owner if isinstance(owner, type) else type(owner)).__name__}.{name}"
+                    raise TypeError(say("shared_model.function_keeps", what=what, kind=type(kept).__name__))
+
+
+def _functions(attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in attributes.items():
+        for one in value.values() if isinstance(value, dict) else (value,):  # hooks are kept in dicts
+            if isinstance(one, (FunctionType, MethodType, partial)):
+                yield name, one
+
+
+def _kept(function: Any) -> Iterator[Any]:
+    """What a function keeps in its closure and its defaults, a method as its object."""
+    if isinstance(function, partial):
+        yield from (*function.args, *function.keywords.values())
+        yield from _kept(function.func)
+    elif isinstance(function, MethodType):
+        yield function.__self__
+    elif isinstance(function, FunctionType):
+        yield from function.__defaults__ or ()
+        yield from (cell.cell_contents for cell in function.__closure__ or () if cell != CellType())
+
+
+class Overwriter:
+    """Writes to tensors, but never to those that belong to the model (`kept`), nor to views of them.
+
+    What was written to is put back at the end: a model may keep a mask or a table anywhere.
+    """
+
+    def __init__(self, kept: Callable[[], Iterable[Any]]) -> None:
+        self._tensors = kept
+        self._before: list[tuple[Any, Any]] = []
+
+    @cached_property
+    def _kept(self) -> set[int]:
+        return {_place(tensor) for tensor in self._tensors()}
+
+    def __call__(self, tensor: Any, value: Any) -> Any:
+        """Return the tensor with the value written to it, or the value where that cannot be."""
+        if tuple(tensor.shape) != tuple(value.shape) or not _is_writable(tensor) or _place(tensor) in self._kept:
+            return value
+        self._before.append((tensor, tensor + 0))
+        tensor.copy_(value)
+        return tensor
+
+    def put_back(self) -> None:
+        """Give all tensors the values that they had, the last one first."""
+        while self._before:
+            tensor, value = self._before.pop()
+            tensor.copy_(value)
+
+
+def _place(tensor: Any) -> int:
+    return int(tensor.untyped_storage().data_ptr())
+
+
+def _is_writable(tensor: Any) -> bool:
+    """Tell whether all is well after a write: MindSpore's to views of a part of a tensor go wrong.
+
+    torch refuses those to tensors of its inference mode.
+    """
+    if hasattr(tensor, "is_inference"):
+        return not tensor.is_inference() and not _overlaps(tensor)
+    return bool(tensor.is_contiguous()) and tensor.untyped_storage().nbytes() == tensor.nbytes
+
+
+def _overlaps(tensor: Any) -> bool:
+    reach = 0
+    for step, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and step <= reach:
+            return True
+        reach += (size - 1) * step
+    return False
+
+
+# The one boundary where every exception is caught: behind it runs code that is not ours.
+#
+# While it runs, the command line, the folder and the end of the process stay align's own. A function of the user's is
+# named by its module or file.
+
 
 T = TypeVar("T")
 _FOLDERS_AFTER_IMPORT: dict[str, str] = {}
-_SUDDEN_ENDS = ("_exit", "execv", "execve")  # every other `os.exec*` calls one of these
 
 
 def run_user_code(code: Callable[[], T], failed: Callable[[BaseException], AlignError], folder: str = "") -> T:
@@ -43,34 +225,10 @@ def run_user_code(code: Callable[[], T], failed: Callable[[BaseException], Align
             return code()
     except AlignError:
         raise
+    except MemoryError as error:  # of our own sinks too, which the code calls
+        raise CannotRunError.of("memory_error.all") from error
     except (Exception, SystemExit) as error:
         raise failed(error) from error
-
-
-class ProgramEnded(SystemExit):
-    """The user's code called `os._exit` or `os.exec*`; `call` is what it wrote."""
-
-    def __init__(self, name: str, arguments: tuple[object, ...]) -> None:
-        super().__init__(2)
-        self.call = f"os.{name}({', '.join(map(repr, arguments[:ARGUMENTS_SHOWN]))})"
-
-
-def refuse_sudden_ends() -> Callable[[], None]:
-    """Let what would end this process past all that stands around raise ProgramEnded; return what undoes it.
-
-    In processes that are forked from this one it does what it always does.
-    """
-    before = {name: getattr(os, name) for name in _SUDDEN_ENDS}
-    own = os.getpid()
-    for name, end in before.items():
-        setattr(os, name, partial(_raise_instead, own, name, end))
-    return partial(vars(os).update, before)
-
-
-def _raise_instead(own: int, name: str, end: Callable[..., NoReturn], *arguments: Any, **named: Any) -> NoReturn:
-    if os.getpid() != own:
-        end(*arguments, **named)
-    raise ProgramEnded(name, (*arguments, *named.values()))
 
 
 @contextlib.contextmanager
@@ -127,7 +285,7 @@ def find_function(side: str, what: str = "model file") -> Callable[..., Any]:
         fault = "side_usage.no_function" if hasattr(module, name) else "side_usage.no_such_name"
         raise SideError(
             side,
-            say(fault, name=name, place=place, functions=_functions(module) or say("side_usage.no_functions")),
+            say(fault, name=name, place=place, functions=_function_names(module) or say("side_usage.no_functions")),
             meant,
         )
     found: Callable[..., Any] = function
@@ -143,7 +301,7 @@ def _imported(place: str, what: str) -> Any:
     return module
 
 
-def _functions(module: Any) -> str:
+def _function_names(module: Any) -> str:
     own = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
     return ", ".join(sorted(name for name in own if not name.startswith("_")))
 
@@ -152,20 +310,15 @@ def _guarded(side: str, code: Callable[[], Any], folder: str = "") -> Any:
     def failed(error: BaseException) -> AlignError:
         if isinstance(error, ModuleNotFoundError):
             return _missing_module(side, error)
-        return _with_line(
-            _named_otherwise(UserCodeError(say("model_error.building", side=side), error), side, error), error
-        )
+        failure = _named_otherwise(UserCodeError(say("model_error.building", side=side), error), side, error)
+        if line := raised_at(error):
+            failure.hint = say("model_error.look_at", line=line, hint=failure.hint)
+        return failure
 
     for reader in model_readers().values():
         if isinstance(reader, Preparer):
             reader.prepare()
     return run_user_code(code, failed, folder)
-
-
-def _with_line(failed: UserCodeError, error: BaseException) -> UserCodeError:
-    if line := raised_at(error):
-        failed.hint = say("model_error.look_at", line=line, hint=failed.hint)
-    return failed
 
 
 def _named_otherwise(failed: UserCodeError, side: str, error: BaseException) -> UserCodeError:

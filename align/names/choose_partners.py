@@ -10,9 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from align.core.name_map import Ambiguity
+from align.names.equal_values import agree, module_of
 from align.names.thresholds import MOST_CONFIRMED_LAYERS, MOST_FOLLOWED_STEPS, MOST_SIBLING_GROUPS
 from align.names.trial_runs import choice_matters, components, open_groups, rivals, uncertain_piece_orders
-from align.names.trial_sides import agree, module_of
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -70,11 +70,13 @@ def _reopened(choice: PartnerChoice) -> list[Ambiguity]:
     reopened: list[Ambiguity] = []
     before, crossed = list(choice.pairings), set[str]()
     trial = choice.trial
-    while found := contradicted_pairs(choice.pairings, trial.observe(choice.settled()), trial.layer_of, choice.free()):
-        names = {name for group in found.groups for name in group.sources}
-        crossed |= found.crossed
-        reopened = [group for group in reopened if names.isdisjoint(group.sources)] + found.groups
-        choice.reopen(found.groups)
+    while contradiction := contradicted_pairs(
+        choice.pairings, trial.observe(choice.settled()), trial.layer_of, choice.free()
+    ):
+        names = {name for group in contradiction.groups for name in group.sources}
+        crossed |= contradiction.crossed
+        reopened = [group for group in reopened if names.isdisjoint(group.sources)] + contradiction.groups
+        choice.reopen(contradiction.groups)
         choice.settle()
     taken = {p.source for p in choice.settled()}, {p.target for p in choice.settled()}
     left = [p for p in before if p.source not in taken[0] and p.target not in taken[1] and p.source not in crossed]
@@ -101,13 +103,13 @@ def _confirmed(choice: PartnerChoice) -> list[Pairing]:
     if len(owners) > MOST_CONFIRMED_LAYERS:
         return []
     right = whole.agreeing()
-    found: list[Pairing] = []
+    confirmed: list[Pairing] = []
     for own, pairings in owners.items():
         without = choice.trial.observe(sure, [p for p in unsure if p not in pairings])
         touched = {compared for compared in whole.changed(without) if compared[0] != own}
         if touched and touched <= right:
-            found += [_as_trial(pairing) for pairing in pairings]
-    return found
+            confirmed += [_as_trial(pairing) for pairing in pairings]
+    return confirmed
 
 
 def _as_trial(pairing: Pairing) -> Pairing:
@@ -253,7 +255,7 @@ class PartnerChoice:
             group.close(alternatives[0])
 
     def _try(
-        self, alternatives: list[Alternative], modules: set[str], own: set[str], hidden: Set[str] = frozenset()
+        self, alternatives: list[Alternative], modules: set[str], paths: set[str], hidden: Set[str] = frozenset()
     ) -> tuple[list[Alternative], str]:
         """Return the alternatives that fit best, and why if there are several or none.
 
@@ -265,7 +267,7 @@ class PartnerChoice:
             runs = {n: self.trial.observe(self.settled(), tried[n]) for n in tried}
             compared = (runs[n].agreeing() | self._placed(runs[n]) for n in tried)
             seen = [frozenset(value for value in values if value[0] not in hidden) for values in compared]
-            reason = reason or (UNLIKE if choice_matters(list(runs.values()), own) else BLIND)
+            reason = reason or (UNLIKE if choice_matters(list(runs.values()), paths) else BLIND)
             best = _best(list(tried), seen, modules - hidden)
             if not best:
                 return [], reason
@@ -294,12 +296,12 @@ class PartnerChoice:
     def _follow(self, calls: PairedRuns, alternative: Alternative) -> Alternative:
         """What would be settled next by the places of layers, if an alternative were right."""
         known = {p.source for p in alternative}
-        found: list[Pairing] = []
+        followed: list[Pairing] = []
         for group in self._groups:
             for sources, targets in components(group.edges(partial(_fits, calls, bool))):
                 pairings = _certain(group, sources, targets)
-                found += () if known & {p.source for p in pairings} else pairings
-        return tuple(found)
+                followed += () if known & {p.source for p in pairings} else pairings
+        return tuple(followed)
 
     def _take(self, group: TrialGroup, pairings: Alternative) -> None:
         self.new += pairings
@@ -374,14 +376,14 @@ def contradicted_pairs(
     targets = [*(joined[a][1] for a in off), *free[1]]
     crossed = {a for a in off if any(_stands(calls, joined[a][0], b) for b in targets)}
     crossed |= {a for a in off if any(_stands(calls, one, joined[a][1]) for one in sources)}
-    found = []
+    groups = []
     for form in dict.fromkeys(_form(joined[a][0]) for a in off if a in crossed):
         sides = (
             [layer for layer in sources if _form(layer) == form],
             [layer for layer in targets if _form(layer) == form],
         )
-        found += [_group(role, *sides) for role in sides[0][0].roles]
-    return Contradiction(found, {p.source for a in crossed for p in joined[a][2]})
+        groups += [_group(role, *sides) for role in sides[0][0].roles]
+    return Contradiction(groups, {p.source for a in crossed for p in joined[a][2]})
 
 
 def _form(layer: Layer) -> tuple[str, Signature]:
@@ -421,12 +423,12 @@ def sibling_orders(pairings: Sequence[Pairing], calls: PairedRuns, layer_of: Lay
 
 def _layers(pairings: Sequence[Pairing], layer_of: Layers) -> dict[str, tuple[Layer, Layer, list[Pairing]]]:
     """The two layers and the pairings of each module of the source that may be doubted."""
-    found: dict[str, tuple[Layer, Layer, list[Pairing]]] = {}
+    by_path: dict[str, tuple[Layer, Layer, list[Pairing]]] = {}
     for pairing in pairings:
         a, b = layer_of[0].get(pairing.source), layer_of[1].get(pairing.target)
         if a and b and pairing.evidence not in _CERTAIN:
-            found.setdefault(a.path, (a, b, []))[2].append(pairing)
-    return found
+            by_path.setdefault(a.path, (a, b, []))[2].append(pairing)
+    return by_path
 
 
 def _alike(layer: Layer, joined: Mapping[str, tuple[Layer, Layer, list[Pairing]]], target: str) -> bool:
@@ -445,13 +447,13 @@ def _by_role(pairings: Sequence[Pairing], layer_of: Mapping[str, Layer]) -> Iter
 
 
 def _siblings(
-    calls: PairedRuns, joined: Mapping[str, tuple[Layer, Layer, list[Pairing]]], one: str, other: str
+    calls: PairedRuns, joined: Mapping[str, tuple[Layer, Layer, list[Pairing]]], path: str, other: str
 ) -> bool:
-    a, b = joined[one][0], joined[other][0]
-    if (a.kind, a.signature) != (b.kind, b.signature) or calls.source.calls(one) != calls.source.calls(other):
+    a, b = joined[path][0], joined[other][0]
+    if (a.kind, a.signature) != (b.kind, b.signature) or calls.source.calls(path) != calls.source.calls(other):
         return False
     given = calls.source.inputs
-    return all(agree(given.get((one, n), ()), given.get((other, n), ())) for n in range(calls.source.calls(one)))
+    return all(agree(given.get((path, n), ()), given.get((other, n), ())) for n in range(calls.source.calls(path)))
 
 
 def _orders(

@@ -36,10 +36,11 @@ CUSTOM = "custom"
 
 @dataclass(frozen=True, slots=True)
 class PrefixGroup:
-    """The tensors directly under one prefix."""
+    """The tensors directly under one prefix: their shapes by attribute, and their names in the file."""
 
     prefix: str
     shapes: dict[str, Shape] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
 
     def path(self, attribute: str) -> str:
         """Name of an attribute in the file."""
@@ -75,15 +76,15 @@ class LayerReading:
         """Different outcomes among the rules, each with the ids that lead to it; that of no rule keeps the names."""
         group = self.group
         rules = sorted(self.rules, key=lambda rule: _is_rare(group, rule))
-        made = [
+        results = [
             Outcome((rule.id,), _attribute_changes(group, rule), _filled_by(group, rule), bool(rule.inner))
             for rule in rules
         ]
         if not rules or (self.odd and not self.choice):
             unchanged: AttributeChanges = {attribute: (attribute, IDENTITY) for attribute in group.shapes}
-            made.insert(0, Outcome((AS_IS,) if self.odd else (), unchanged, {}))
+            results.insert(0, Outcome((AS_IS,) if self.odd else (), unchanged, {}))
         outcomes: list[Outcome] = []
-        for outcome in made:
+        for outcome in results:
             same = next((place for place, other in enumerate(outcomes) if outcome.is_like(other)), None)
             if same is None:
                 outcomes.append(outcome)
@@ -114,7 +115,10 @@ def read_groups(
     groups: dict[str, PrefixGroup] = {}
     for name, shape in shapes.items():
         prefix, _, attribute = name.rpartition(".")
-        groups.setdefault(prefix, PrefixGroup(prefix)).shapes[attribute] = shape
+        if (group := groups.get(prefix)) is None:
+            group = groups[prefix] = PrefixGroup(prefix)
+        group.shapes[attribute] = shape
+        group.names.append(name)
     beside = _file_context(shapes)
     known = {name for rule in rules for form in rule.forms for name in (*form.attributes, *form.optional)}
     telling = (known - NOT_TELLING) | SPLIT
@@ -129,6 +133,8 @@ def choices_for(
     prefix: str, choices: Sequence[LayerChoice], known_kinds: Mapping[str, Sequence[str]]
 ) -> tuple[LayerChoice, ...]:
     """What is said of the layer at a prefix, what counts least first."""
+    if not choices and not known_kinds:
+        return ()
     said = (LayerChoice(prefix, kind) for kind in known_kinds.get(prefix, ()))
     return (*said, *(choice for choice in choices if fnmatchcase(prefix, choice.pattern)))
 
@@ -158,7 +164,7 @@ def _could_be(
     readings: Iterable[LayerReading], rules: Sequence[DirectedRule], beside: FileContext
 ) -> dict[str, list[str]]:
     """Rules whose form fits layers but for what should stand beside them in the file."""
-    found: dict[str, list[str]] = {}
+    by_rule: dict[str, list[str]] = {}
     for reading in readings:
         group = reading.group
         if rules and reading.rules and not reading.choice and not reading.odd:
@@ -167,8 +173,8 @@ def _could_be(
             for rule in rules:
                 fits = not _fits_one(group, rule, beside) and _fits_one(group, rule, None)
                 if fits and (_attribute_changes(group, rule), rule.inner) != names:
-                    found.setdefault(rule.id, []).append(group.prefix)
-    return found
+                    by_rule.setdefault(rule.id, []).append(group.prefix)
+    return by_rule
 
 
 def _file_context(shapes: Mapping[str, Shape]) -> FileContext:
@@ -221,14 +227,14 @@ class _Fitting:
         self.beside = beside
         self._rules = rules
         self._inner = {rule.inner for rule in rules}
-        self._known: dict[object, list[DirectedRule]] = {}
+        self._known: dict[object, tuple[DirectedRule, ...]] = {}
 
-    def of(self, group: PrefixGroup) -> list[DirectedRule]:
+    def of(self, group: PrefixGroup) -> tuple[DirectedRule, ...]:
         """The rules of which a form fits."""
         last = group.prefix.rpartition(".")[2]
         key = tuple(group.shapes.items()), last if last in self._inner else ""
         if key not in self._known:
-            self._known[key] = [rule for rule in self._rules if _fits_one(group, rule, self.beside)]
+            self._known[key] = tuple(rule for rule in self._rules if _fits_one(group, rule, self.beside))
         return self._known[key]
 
 
@@ -241,6 +247,7 @@ def _reading(
 ) -> LayerReading:
     fitting, beside = fits.of(group), fits.beside
     odd = not fitting and bool(telling & group.shapes.keys() or PARAMETRIZED in group.prefix.split("."))
+    odd = odd or (bool(fitting) and _spreads_by_itself(group))
     offered = fitting or (_nearest(group, rules, beside) if odd else [])
     for choice in reversed(choices):
         if choice.kind == AS_IS:
@@ -248,6 +255,12 @@ def _reading(
         if chosen := _chosen(group, rules, offered, choice, beside):
             return LayerReading(group, tuple(chosen), choice, odd)
     return LayerReading(group, tuple(offered), None, odd)
+
+
+def _spreads_by_itself(group: PrefixGroup) -> bool:
+    """Whether scale and shift keep axes of one in front, (1, 1, 1, C), as those of GRN: no norm of a library does."""
+    shapes = {*group.shapes.values()} if group.shapes.keys() == {"gamma", "beta"} else set()
+    return any(len(shape) > 1 and set(shape[:-1]) == {1} for shape in shapes)
 
 
 def _chosen(
@@ -276,14 +289,14 @@ def _chosen(
 
 def _nearest(group: PrefixGroup, rules: Iterable[DirectedRule], beside: FileContext) -> list[DirectedRule]:
     """Rules with a form that explains a part of the group, those that explain most of it."""
-    found: dict[int, list[DirectedRule]] = {}
+    by_length: dict[int, list[DirectedRule]] = {}
     for rule in rules:
         known = set(rule.source.parameters.values())
         part = {name: shape for name, shape in group.shapes.items() if name in known}
         loose = replace(rule, forms=tuple(replace(form, gates={}) for form in rule.forms))  # an LSTM may project
         if part and _fits_one(PrefixGroup(group.prefix, part), loose, beside):
-            found.setdefault(len(part), []).append(rule)
-    return found[max(found)] if found else []
+            by_length.setdefault(len(part), []).append(rule)
+    return by_length[max(by_length)] if by_length else []
 
 
 def _knows(rule: DirectedRule, group: PrefixGroup) -> bool:
@@ -353,17 +366,17 @@ def find_renamed_children(
 ) -> list[RenamedChildren]:
     """All modules that look like one with renamed children, each with the last choice that speaks of it."""
     known = dict.fromkeys([*names, *(path for name in names for path in _modules_above(name))])
-    found: dict[tuple[str, tuple[tuple[str, str], ...]], list[DirectedRule]] = {}
+    by_renames: dict[tuple[str, tuple[tuple[str, str], ...]], list[DirectedRule]] = {}
     for rule in rules:
         for form in rule.forms if rule.children else ():
             first, *others = form.attributes
             for name in known:
                 prefix = name.removesuffix(first)
                 if prefix != name and prefix[-1:] in ("", ".") and all(prefix + other in known for other in others):
-                    found.setdefault((prefix[:-1], tuple(rule.children.items())), []).append(rule)
+                    by_renames.setdefault((prefix[:-1], tuple(rule.children.items())), []).append(rule)
     return [
         _container(prefix, dict(renames), fitting, choices_for(prefix, choices, known_kinds))
-        for (prefix, renames), fitting in found.items()
+        for (prefix, renames), fitting in by_renames.items()
     ]
 
 

@@ -19,7 +19,6 @@ from align.checkpoints.names_in_file import targets_without_wrappers
 from align.core.name_map import Dropped, Evidence, Fill, LayerChoice, NameMap, Pairing, Unmatched
 from align.core.transforms import IDENTITY, Reshape
 from align.errors import OpenNamesError, UsageError, as_lines
-from align.names.fold_names import common_glob, fold_alike
 from align.names.infer_layers import (
     AS_IS,
     CUSTOM,
@@ -30,15 +29,14 @@ from align.names.infer_layers import (
     read_otherwise,
 )
 from align.names.thresholds import MOST_NAMES_IN_WARNING
+from align.names.user_rules import common_glob, fold_alike
 from align.rules.layer_rules import TargetFamily, directed_rules, layer_rules
-from align.words.catalogue import say, sentence
-from align.words.message_words import first_few
+from align.words.catalogue import few, say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
-    from align.core.checkpoints import StoredTensor
-    from align.core.parameters import Parameter, Shape
+    from align.core.parameters import Parameter, Shape, StoredTensor
     from align.names.infer_layers import LayerReading, OtherReadings
     from align.rules.layer_rules import DirectedRule, LayerRule
     from align.words.catalogue import Note
@@ -255,12 +253,12 @@ def choice_faults(
 ) -> Iterable[str]:
     """What is wrong with each choice that was not used; `ways` are rules of layers that leave something in a file."""
     known = {kind for rule in rules for kind in (rule.kind, rule.id)} | {AS_IS, CUSTOM}
-    held = sorted({way.id for way in ways} | {AS_IS, CUSTOM})
+    choice_ids = sorted({way.id for way in ways} | {AS_IS, CUSTOM})
     for choice in dict.fromkeys(choices):
         if choice.kind not in known:
             meant = choice.kind.lower().replace("_", "-")
-            close = [meant] if meant in held else get_close_matches(meant, held)
-            instead = say("choice_fault.close", names=close) if close else say("choice_fault.known", names=held)
+            close = [meant] if meant in choice_ids else get_close_matches(meant, choice_ids)
+            instead = say("choice_fault.close", names=close) if close else say("choice_fault.known", names=choice_ids)
             yield say("choice_fault.no_rule", choice=choice, kind=choice.kind, instead=instead)
         elif choice not in used:
             yield f"{choice}: {_why_idle(choice, readings)}"
@@ -300,14 +298,14 @@ def open_names_error(layers: Sequence[OpenLayer]) -> OpenNamesError:
 
 def open_names(layers: Sequence[OpenLayer]) -> list[Unmatched]:
     """The names of open layers, with what each may be and the option that says which; a module stands for its own."""
-    found = []
+    unmatched = []
     for _, places in fold_alike((layer.prefix, _likeness(layer)) for layer in layers):
         own = [layers[place] for place in places]
         choices = _choices(common_glob([layer.prefix for layer in own]), own[0])
         reason = sentence("open_reason.say_which", ways=_ways(own[0]), choices=choices)
         names = [f"{layer.prefix}.{attribute}".strip(".") for layer in own for attribute in layer.shapes or ("",)]
-        found += [Unmatched(name, "source", reason) for name in names]
-    return found
+        unmatched += [Unmatched(name, "source", reason) for name in names]
+    return unmatched
 
 
 def _likeness(layer: OpenLayer) -> tuple[object, ...]:
@@ -365,12 +363,12 @@ def _missing(readings: Iterable[LayerReading], paths: Mapping[str, str]) -> Iter
             common = [name for name in absent[0] if all(name in other for other in absent)]
             missing += [f"{path}.{name}" if path else name for name in common]
     if missing:
-        yield "file_warning.lacks", {"count": len(missing), "names": first_few(missing, MOST_NAMES_IN_WARNING)}
+        yield "file_warning.lacks", {"count": len(missing), "names": few(missing, MOST_NAMES_IN_WARNING)}
 
 
 def _refused_perhaps(readings: Iterable[LayerReading]) -> Iterator[Note]:
     """Parameters that the target's layer has only on request, whichever of its kinds the layer is."""
-    found: dict[str, list[str]] = {}
+    by_kind: dict[str, list[str]] = {}
     for reading in readings:
         names = reading.group.shapes
         written = dict.fromkeys(
@@ -379,8 +377,8 @@ def _refused_perhaps(readings: Iterable[LayerReading]) -> Iterator[Note]:
         known = [rule.target.may_lack if rule.target else {} for rule in reading.rules]
         for role in written:
             if known and all(role in may_lack for may_lack in known):
-                found.setdefault(known[0][role], []).append(reading.group.prefix)
-    for reason, prefixes in found.items():
+                by_kind.setdefault(known[0][role], []).append(reading.group.prefix)
+    for reason, prefixes in by_kind.items():
         layers = list(dict.fromkeys(prefixes))
         yield "file_warning.refused", {"count": len(layers), "layers": _paths(layers), "reason": reason}
 
@@ -418,11 +416,11 @@ def _behind_convolutions(readings: Iterable[LayerReading]) -> Iterator[LayerRead
 
 def _without_a_layer(readings: Iterable[LayerReading], family: str) -> Iterator[Note]:
     """Layers for which the family has nothing: their names stay, and the port brings a class of its own."""
-    found: dict[str, list[str]] = {}
+    by_kinds: dict[str, list[str]] = {}
     for reading in readings:
         if reading.rules and not any(rule.target for rule in reading.rules):
-            found.setdefault(", ".join(rule.id for rule in reading.rules), []).append(reading.group.prefix)
-    for kinds, prefixes in found.items():
+            by_kinds.setdefault(", ".join(rule.id for rule in reading.rules), []).append(reading.group.prefix)
+    for kinds, prefixes in by_kinds.items():
         yield "file_warning.no_layer", {"place": PLACES[family], "kinds": kinds, "layers": _paths(prefixes)}
 
 
@@ -433,11 +431,11 @@ def _perhaps_deeper(found: Mapping[str, list[str]]) -> Iterator[Note]:
         yield "file_warning.dimensions", {"count": len(prefixes), **facts}
 
 
-def _perhaps_flat(found: Mapping[str, list[str]]) -> Iterator[Note]:
+def _perhaps_flat(by_kinds: Mapping[str, list[str]]) -> Iterator[Note]:
     """Kernels of a single element, taken as 2-D like the others in the file."""
-    if found:
-        prefixes = next(iter(found.values()))
-        facts = {"layers": _paths(prefixes), "first": prefixes[0], "kinds": [*found]}
+    if by_kinds:
+        prefixes = next(iter(by_kinds.values()))
+        facts = {"layers": _paths(prefixes), "first": prefixes[0], "kinds": [*by_kinds]}
         yield "file_warning.unit_kernels", {"count": len(prefixes), **facts}
 
 

@@ -17,12 +17,11 @@ from align.core.atomic_files import write_text
 from align.core.piece_transforms import Part, Slice
 from align.core.transforms import IDENTITY, Identity, Permute
 from align.errors import MapError, UsageError
-from align.names.fold_names import NUMBER, quote_ranges
 from align.names.map_file import KeptLines, kept_lines, map_file_text, read_users_rules, rules_of_text, write_map
 from align.names.map_result import refuse_doubled
 from align.names.map_text import OURS, SCHEMA, rule_text, trial_text
 from align.names.thresholds import MOST_LINES_OF_A_GROUP, MOST_ORDERED_PIECES, SUGGESTED_NAMES
-from align.names.user_rules import NameRules
+from align.names.user_rules import NUMBER, NameRules, quote_ranges
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
@@ -74,11 +73,11 @@ def _choices(result: MapResult) -> list[list[str]]:
         {parameter.name: parameter.shape for parameter in side}
         for side in (result.source_parameters, result.target_parameters)
     )
-    groups = ((one.sources, one.targets, one.reason) for one in result.name_map.ambiguous)
-    unmatched = [(one.side, one.name, one.suggestions) for one in result.name_map.unmatched]
+    groups = ((item.sources, item.targets, item.reason) for item in result.name_map.ambiguous)
+    unmatched = [(item.side, item.name, item.suggestions) for item in result.name_map.unmatched]
     lines = lines_for_unmatched(unmatched, (left, right))
     told = [say("map_file.may_pair", mark=OURS), *(f"{OURS}   {line}" for line in lines)]
-    return [*(one.as_comments() for one in open_choices(groups, (left, right))), *([told] if lines else [])]
+    return [*(item.as_comments() for item in open_choices(groups, (left, right))), *([told] if lines else [])]
 
 
 def _as_csv(result: MapResult) -> str:
@@ -187,19 +186,19 @@ class OpenChoice:
 
 def open_choices(groups: Iterable[Group], shapes: Shapes) -> list[OpenChoice]:
     """Return the choices that a map leaves open; `shapes` are those of the parameters of each side by name."""
-    found: list[OpenChoice] = []
+    choices: list[OpenChoice] = []
     runs = list(_alike(list(groups), shapes))
     most = _with_most_axes(runs, shapes)
-    for place, alike in enumerate(runs):
-        sources, targets, reason = alike[0]
-        texts = _in_runs([(*one, *other) for one, other, _ in alike])
+    for place, run in enumerate(runs):
+        sources, targets, reason = run[0]
+        texts = _in_runs([(*one, *other) for one, other, _ in run])
         names = dict(zip((*((0, name) for name in sources), *((1, name) for name in targets)), texts, strict=True))
-        is_told = any(place == most[_owners(group)] for group in alike)
+        is_told = any(place == most[_owners(group)] for group in run)
         lines = list(dict.fromkeys(_lines(sources, targets, shapes, names))) if is_told else []
         shown, left = tuple(lines[:MOST_LINES_OF_A_GROUP]), max(0, len(lines) - MOST_LINES_OF_A_GROUP)
         count = len(sources)
-        found.append(OpenChoice(tuple(texts[:count]), tuple(texts[count:]), reason, len(alike), shown, left))
-    return found
+        choices.append(OpenChoice(tuple(texts[:count]), tuple(texts[count:]), reason, len(run), shown, left))
+    return choices
 
 
 def lines_for_unmatched(unmatched: Iterable[tuple[str, str, Sequence[str]]], shapes: Shapes) -> list[str]:
@@ -231,13 +230,13 @@ def _lengths(shape: Shape) -> tuple[int, ...]:
 
 def _with_most_axes(runs: Sequence[Sequence[Group]], shapes: Shapes) -> dict[object, int]:
     """The run that tells of the same layers as others, and whose tensors have the most axes."""
-    found: dict[object, tuple[int, int]] = {}
+    most_axes: dict[object, tuple[int, int]] = {}
     for place, run in enumerate(runs):
         axes = max((len(shapes[0].get(name, ())) for name in run[0][0]), default=0)
         for group in run:
             key = _owners(group)
-            found[key] = max(found.get(key, (-1, 0)), (axes, -place))
-    return {key: -place for key, (_, place) in found.items()}
+            most_axes[key] = max(most_axes.get(key, (-1, 0)), (axes, -place))
+    return {key: -place for key, (_, place) in most_axes.items()}
 
 
 def _owners(group: Group) -> tuple[frozenset[str], frozenset[str]]:
@@ -308,14 +307,14 @@ def _lines(
     sources: Sequence[str], targets: Sequence[str], shapes: Shapes, names: Mapping[tuple[int, str], str]
 ) -> Iterator[str]:
     """Yield the line of each candidate: a pair that fits as it is or turned, else pieces in every order."""
-    found = False
+    is_written = False
     for source in sources:
         for target in targets:
             one_to_one = len(sources) == len(targets) == 1
             for change in _changes(shapes[0].get(source, ()), shapes[1].get(target, ()), either=one_to_one):
-                found = True
+                is_written = True
                 yield rule_text(names[0, source], [(names[1, target], change)])
-    if not found:
+    if not is_written:
         yield from _pieces(sources, targets, shapes, names)
 
 
@@ -449,11 +448,11 @@ class KeptTrial:
 def kept_trial(path: Path) -> KeptTrial | None:
     """What a map file keeps of a trial; None if it keeps nothing. Raises MapError with all faults."""
     text = map_file_text(path)
-    found = next(filter(None, map(_LINE.fullmatch, text.split("\n"))), None)
-    if found is None:
+    line = next(filter(None, map(_LINE.fullmatch, text.split("\n"))), None)
+    if line is None:
         return None
-    rules = tuple(found["rules"].split())
+    rules = tuple(line["rules"].split())
     names = rules_of_text(trial_text(text, "trial", "dataflow"), path).all_names
     flow = frozenset(one[:2] for one in rules_of_text(trial_text(text, "dataflow"), path).all_names)
-    whole = found["whole"] == "whole" and len(names) == int(found["found"])
-    return KeptTrial(found["made_of"], rules, whole, names, path.name, flow)
+    whole = line["whole"] == "whole" and len(names) == int(line["found"])
+    return KeptTrial(line["made_of"], rules, whole, names, path.name, flow)

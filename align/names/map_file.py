@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from align.checkpoints.names_in_file import without_wrappers
 from align.core.atomic_files import existing_file, write_text
 from align.core.documents import DocumentFault, parse_toml, read_toml_text
-from align.core.dtypes import dtype_name, is_numeric, numpy_dtype
 from align.core.name_map import FRAMEWORKS
-from align.core.piece_transforms import Crop, Pad, Part, Reorder, Slice
+from align.core.parameters import dtype_name, is_numeric, numpy_dtype
+from align.core.piece_transforms import Crop, Pad, Part, Reorder, Share, Slice, Sum
 from align.core.transforms import IDENTITY, Cast, Chain, Permute, Reshape, Transform
 from align.errors import DestinationError, MapError
 from align.names.map_result import refuse_doubled
 from align.names.map_text import SCHEMA, SIDES, Faults, expand_table, map_text, users_text
 from align.names.user_rules import NameRules, Rename, apply_rules
-from align.words.catalogue import say
+from align.words.catalogue import say, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -229,7 +229,7 @@ def _target(where: str, value: Any, faults: Faults, known: tuple[str, ...] = ("t
     try:
         return value["to"], parse_transform(fields) if fields else IDENTITY
     except ValueError as error:
-        faults.at(where, str(error))
+        faults.at(where, text_of(error))
         return None
 
 
@@ -345,11 +345,11 @@ def _as_named(name_map: NameMap, source: Mapping[str, str], target: Mapping[str,
     return replace(
         name_map,
         pairings=tuple(
-            replace(one, source=name("source", one.source), target=name("target", one.target))
-            for one in name_map.pairings
+            replace(item, source=name("source", item.source), target=name("target", item.target))
+            for item in name_map.pairings
         ),
-        dropped=tuple(replace(one, name=name(one.side, one.name)) for one in name_map.dropped),
-        unmatched=tuple(replace(one, name=name(one.side, one.name)) for one in name_map.unmatched),
+        dropped=tuple(replace(item, name=name(item.side, item.name)) for item in name_map.dropped),
+        unmatched=tuple(replace(item, name=name(item.side, item.name)) for item in name_map.unmatched),
     )
 
 
@@ -362,12 +362,12 @@ def parse_transform(table: Mapping[str, Any]) -> Transform:
     op = fields.pop("op", None)
     form = _FORMS.get(op) if isinstance(op, str) else None
     if form is None:
-        msg = f"unknown transform op {op!r}; known: {', '.join(_FORMS)}"
+        msg = say("transform_fault.no_such_op", op=repr(op), known=[*_FORMS])
         raise ValueError(msg)
     try:
         return form.make(**_arguments(str(op), form, fields))
     except ValueError as error:
-        msg = f"transform {dict(table)} is malformed: {error}"
+        msg = say("transform_fault.malformed", table=str(dict(table)), fault=text_of(error))
         raise ValueError(msg) from error
 
 
@@ -382,47 +382,57 @@ class _Form(NamedTuple):
 def _arguments(op: str, form: _Form, fields: Mapping[str, Any]) -> dict[str, Any]:
     known = form.needed | form.optional
     if unknown := sorted(fields.keys() - known):
-        msg = f"{op} takes {', '.join(form.needed) or 'nothing else'}, not {', '.join(unknown)}"
+        msg = say("transform_fault.unknown", op=op, needed=[*form.needed], unknown=unknown)
+        if not form.needed:
+            msg = say("transform_fault.takes_nothing", op=op, unknown=unknown)
         raise ValueError(msg)
     if missing := [name for name in form.needed if name not in fields]:
-        msg = f"{op} needs {', '.join(missing)}"
+        msg = say("transform_fault.lacks", op=op, missing=missing)
         raise ValueError(msg)
     return {_KEYWORDS.get(name, name): known[name](name, value) for name, value in fields.items()}
 
 
 def _steps(_: str, tables: object) -> tuple[Transform, ...]:
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
-        msg = f"steps must be a list of transforms; got {tables!r}"
+        msg = say("transform_fault.steps", value=repr(tables))
         raise ValueError(msg)
     if any(table.get("op") == "chain" for table in tables):
-        msg = "a chain holds single steps, no chains"
+        msg = say("transform_fault.chain_in_chain")
         raise ValueError(msg)
     ops = [table.get("op") for table in tables]
     if "part" in ops and set(ops[ops.index("part") :]) != {"part"}:
-        msg = "a part must be the last step of a chain, or before other parts"
+        msg = say("transform_fault.part_not_last")
         raise ValueError(msg)
     return tuple(parse_transform(table) for table in tables)
 
 
 def _count(what: str, value: object) -> int:
     if type(value) is not int or value < 0:
-        msg = f"{what} must be a whole number that is not negative; got {value!r}"
+        msg = say("transform_fault.count", name=what, value=repr(value))
         raise ValueError(msg)
     return value
 
 
 def _counts(what: str, values: object) -> tuple[int, ...]:
     if not isinstance(values, (list, tuple)) or not all(type(n) is int and n >= 0 for n in values):
-        msg = f"{what} must be a list of whole numbers, none of them negative; got {values!r}"
+        msg = say("transform_fault.counts", name=what, value=repr(values))
         raise ValueError(msg)
     return tuple(values)
+
+
+def _spans(what: str, values: object) -> tuple[tuple[int, int], ...]:
+    pairs = [_counts(what, one) for one in values] if isinstance(values, (list, tuple)) else []
+    if not pairs or not all(len(pair) == 2 and pair[0] < pair[1] for pair in pairs):
+        msg = say("transform_fault.spans", name=what, value=repr(values))
+        raise ValueError(msg)
+    return tuple((start, stop) for start, stop in pairs)
 
 
 def _permutation(what: str, values: object) -> tuple[int, ...]:
     numbers = _counts(what, values)
     if sorted(numbers) != list(range(len(numbers))):
-        count, top = len(numbers), len(numbers) - 1
-        msg = f"{what} must name each of {count} {what} once, from 0 to {top}; got {list(numbers)}"
+        count = len(numbers)
+        msg = say("transform_fault.permutation", name=what, count=count, top=count - 1, value=str(list(numbers)))
         raise ValueError(msg)
     return numbers
 
@@ -430,7 +440,7 @@ def _permutation(what: str, values: object) -> tuple[int, ...]:
 def _blocks(what: str, values: object) -> tuple[int, ...]:
     if numbers := _permutation(what, values):
         return numbers
-    msg = f"{what} must name at least one block"
+    msg = say("transform_fault.no_block", name=what)
     raise ValueError(msg)
 
 
@@ -440,14 +450,14 @@ def _dtype(_: str, name: object) -> str:
     except (TypeError, ValueError):
         canonical = ""
     if not is_numeric(canonical):
-        msg = f"dtype must name numbers, such as float16; got {name!r}"
+        msg = say("transform_fault.dtype", value=repr(name))
         raise ValueError(msg)
     return canonical
 
 
 def _number(what: str, value: object) -> float:
     if not isinstance(value, (int, float)) or isinstance(value, bool):
-        msg = f"{what} must be a number; got {value!r}"
+        msg = say("transform_fault.number", name=what, value=repr(value))
         raise ValueError(msg)
     return float(value)
 
@@ -460,8 +470,10 @@ _FORMS = {
     "reshape": _Form(Reshape, {"shape": _counts}, {"from": _counts}),
     "permute": _Form(Permute, {"axes": _permutation}, {}),
     "cast": _Form(Cast, {"dtype": _dtype}, {"from": _dtype}),
-    "slice": _Form(Slice, _SPAN, {"from": _counts}),
-    "part": _Form(Part, {**_SPAN, "shape": _counts}, {}),
+    "slice": _Form(Slice, _SPAN, {"from": _counts, "zeros": _spans}),
+    "part": _Form(Part, {**_SPAN, "shape": _counts}, {"zeros": _spans}),
+    "sum": _Form(Sum, {"term": _count, "of": _count}, {}),
+    "share": _Form(Share, {"term": _count, "of": _count}, {}),
     "crop": _Form(Crop, _SIZE, {"value": _number, "from": _count}),
     "pad": _Form(Pad, _SIZE, {"value": _number, "from": _count}),
     "reorder": _Form(Reorder, {"axis": _count, "blocks": _blocks}, {}),

@@ -18,14 +18,12 @@ from align.core.piece_transforms import Part, Slice, join_fault
 from align.core.transforms import IDENTITY, Reshape, Transform, chained
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import MapError, OpenNamesError, UsageError
-from align.names.fold_names import as_literal
 from align.names.infer_layers import AS_IS, CUSTOM, read_groups
 from align.names.infer_names import infer_from_file, map_from_file, open_names
 from align.names.map_export import MapRules, read_map_rules, write_map_file
-from align.names.map_result import MapResult
-from align.names.map_sides import MapSide, open_map_side, require_parameters
+from align.names.map_result import MapResult, MapSide, open_map_side, require_parameters
 from align.names.read_layers import USUAL_ROLES
-from align.names.user_rules import NameRules, apply_rules
+from align.names.user_rules import NameRules, apply_rules, as_literal
 from align.rules.layer_rules import directed_rules, layer_rules, rule_for
 from align.rules.model_families import model_families, read_family
 from align.words.catalogue import say, sentence
@@ -34,9 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     from align.checkpoints.names_in_file import NamingDirection
-    from align.core.checkpoints import StoredTensor
     from align.core.name_map import NameMap
-    from align.core.parameters import Module, Parameter, Shape
+    from align.core.parameters import Module, Parameter, Shape, StoredTensor
     from align.core.protocols import Model
     from align.models.open_side import Side
     from align.names.infer_names import InferredNames
@@ -130,11 +127,11 @@ def _ruled(side: MapSide, inferred: InferredNames, rules: NameRules) -> NameMap:
     ruled = apply_rules(rules, side.parameters.names, None)
     named = {pairing.source for pairing in ruled.pairings} | {drop.name for drop in ruled.dropped}
     place = {name: number for number, name in enumerate(side.parameters.names)}
-    found = [*ruled.pairings, *(pairing for pairing in inferred.name_map.pairings if pairing.source not in named)]
-    _require_apart(found, rules)
+    pairings = [*ruled.pairings, *(pairing for pairing in inferred.name_map.pairings if pairing.source not in named)]
+    _require_apart(pairings, rules)
     return replace(
         inferred.name_map,
-        pairings=tuple(sorted(found, key=lambda pairing: place[pairing.source])),
+        pairings=tuple(sorted(pairings, key=lambda pairing: place[pairing.source])),
         dropped=(
             *ruled.dropped,
             *(drop for drop in inferred.name_map.dropped if drop.name not in named),
@@ -159,11 +156,11 @@ def _require_apart(pairings: Iterable[Pairing], rules: NameRules) -> None:
 
 def _made(side: MapSide, name_map: NameMap) -> ParameterSet:
     """What the pairs make: the target's parameters, each once."""
-    made: dict[str, Parameter] = {}
+    parameters: dict[str, Parameter] = {}
     for pairing in name_map.pairings:
         source, (module, _, attribute) = side.parameters.by_name[pairing.source], pairing.target.rpartition(".")
         tied = name_map.by_source.get(source.tied_to or "")
-        made[pairing.target] = replace(
+        parameters[pairing.target] = replace(
             source,
             name=pairing.target,
             shape=pairing.transform.output_shape(source.shape),
@@ -171,7 +168,7 @@ def _made(side: MapSide, name_map: NameMap) -> ParameterSet:
             attribute=attribute,
             tied_to=tied.target if tied else None,
         )
-    return ParameterSet(name_map.target, name_map.frameworks[1], tuple(made.values()))
+    return ParameterSet(name_map.target, name_map.frameworks[1], tuple(parameters.values()))
 
 
 def _verdict(name_map: NameMap) -> Verdict:
@@ -267,7 +264,7 @@ class RecognisedFamily:
 
         What has no counterpart at its place in the family is left out like what is dropped.
         """
-        sources = {pair.source for pair in self.pairings} | {one.name for one in self.unmatched}
+        sources = {pair.source for pair in self.pairings} | {item.name for item in self.unmatched}
         ruled = {source for source in sources if rules.target_of(source) or rules.drop_of("source", source)}
         named = {to for source in (*rules.names, *ruled) for to, _, _ in rules.targets_of(source)}
         targets: dict[str, list[tuple[str, Transform]]] = {}
@@ -276,9 +273,9 @@ class RecognisedFamily:
                 targets.setdefault(pair.source, []).append((pair.target, pair.transform))
         out: dict[str, dict[str, str]] = {"source": {}, "target": {}}
         left_out: tuple[Unmatched | Dropped, ...] = (*self.unmatched, *self.dropped)
-        for one in left_out:
-            if one.name not in (ruled if one.side == "source" else named):
-                out[one.side][as_literal(one.name)] = one.reason
+        for item in left_out:
+            if item.name not in (ruled if item.side == "source" else named):
+                out[item.side][as_literal(item.name)] = item.reason
         return replace(
             rules,
             names={source: several[0] for source, several in targets.items()} | rules.names,
@@ -357,23 +354,32 @@ def _best_form(
 def _recognised(
     family: ModelFamily, tensors: Mapping[str, StoredTensor | Parameter], to: TargetFamily
 ) -> RecognisedFamily | None:
-    own = next(family.known_names(tensors, backwards=to == "torch"), None)
-    if own is None:
+    names_of_family = next(family.known_names(tensors, backwards=to == "torch"), None)
+    if names_of_family is None:
         return None
     try:
-        pairings = _map_from_form(own, tensors, to).name_map.pairings
+        pairings = _map_from_form(names_of_family, tensors, to).name_map.pairings
     except (MapError, OpenNamesError):
         return None
     names = [pair.target if to == "torch" else pair.source for pair in pairings]
-    is_needed = all(any(fnmatchcase(name, glob) for name in names) for glob in own.family.needs)
-    return RecognisedFamily(own.family, pairings) if is_needed and _kinds_agree(own, tensors, to) else None
+    is_member = all(any(fnmatchcase(name, glob) for name in names) for glob in names_of_family.family.needs)
+    is_member = is_member and not any(
+        fnmatchcase(name, glob) for name in names for glob in names_of_family.family.lacks
+    )
+    return (
+        RecognisedFamily(names_of_family.family, pairings)
+        if is_member and _kinds_agree(names_of_family, tensors, to)
+        else None
+    )
 
 
-def _kinds_agree(own: FamilyNames, tensors: Mapping[str, StoredTensor | Parameter], to: TargetFamily) -> bool:
+def _kinds_agree(
+    names_of_family: FamilyNames, tensors: Mapping[str, StoredTensor | Parameter], to: TargetFamily
+) -> bool:
     """Tell whether each layer looks like the kind that the family says it is."""
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     for reading in read_groups(shapes, directed_rules(layer_rules(), to, alone=False), (), {}):
-        place = own.places.get(reading.group.path(next(iter(reading.group.shapes))))
+        place = names_of_family.places.get(reading.group.path(next(iter(reading.group.shapes))))
         if place is None or place.rule.kind in ("", AS_IS):
             continue
         if all(place.rule.kind not in (rule.kind, rule.id) for rule in reading.rules):
@@ -382,7 +388,7 @@ def _kinds_agree(own: FamilyNames, tensors: Mapping[str, StoredTensor | Paramete
 
 
 def _pair_by_form(
-    own: FamilyNames, theirs: FamilyNames, source: ParameterSet, target: ParameterSet
+    source_names: FamilyNames, theirs: FamilyNames, source: ParameterSet, target: ParameterSet
 ) -> RecognisedFamily:
     """Pair two sides by what a form of a family says of the source's names; raises MapError as `map_from_family`.
 
@@ -395,7 +401,7 @@ def _pair_by_form(
     filled: set[str] = set()
     gone: set[str] = set()  # a count of batches, which only mint keeps
     for to in wanted:
-        inferred = _map_from_form(own, source.by_name, to)
+        inferred = _map_from_form(source_names, source.by_name, to)
         filled |= {fill.name for fill in inferred.fills}
         gone |= {drop.name for drop in inferred.name_map.dropped}
         for name, group in _grouped(inferred.name_map.pairings, "source").items():
@@ -408,11 +414,11 @@ def _pair_by_form(
     named = {p.target for p in pairings} | filled
     free = [name for name in target.names if name not in named]
     return RecognisedFamily(
-        own.family,
+        source_names.family,
         pairings,
         (*_refused_sources(refused, target), *_refused_targets(theirs, free, refused, source)),
         (
-            *(Dropped(name, "source", reason) for name, reason in own.dropped.items()),
+            *(Dropped(name, "source", reason) for name, reason in source_names.dropped.items()),
             *(Dropped(name, "target", reason) for name, reason in theirs.dropped.items()),
         ),
     )
@@ -481,14 +487,14 @@ def map_from_family(
 
 
 def _map_from_form(
-    own: FamilyNames, tensors: Mapping[str, StoredTensor | Parameter], to: TargetFamily
+    names_of_family: FamilyNames, tensors: Mapping[str, StoredTensor | Parameter], to: TargetFamily
 ) -> InferredNames:
     backwards = to == "torch"
-    if own.unknown:
-        faults = [say("rule_fault.no_such_name", name=name) for name in own.unknown]
-        family = say("names_reason.family", name=own.family.name, about=own.family.about)
+    if names_of_family.unknown:
+        faults = [say("rule_fault.no_such_name", name=name) for name in names_of_family.unknown]
+        family = say("names_reason.family", name=names_of_family.family.name, about=names_of_family.family.about)
         raise MapError(family, faults, say("names_reason.other_family"))
-    places = {name: own.places[name] for name in tensors if name not in own.dropped}
+    places = {name: names_of_family.places[name] for name in tensors if name not in names_of_family.dropped}
     of_layers = {name: tensors[name] for name, place in places.items() if place.rule.kind}
     kinds = {name.rpartition(".")[0]: [places[name].rule.kind] for name in of_layers}
     inferred = map_from_file(of_layers, to, known_kinds=kinds)
@@ -500,7 +506,7 @@ def _map_from_form(
         if name not in gone
         for moved in _moved(name, tensors[name].shape, place, by_name.get(name), backwards=backwards)
     ]
-    dropped = tuple(Dropped(name, "source", reason) for name, reason in (gone | own.dropped).items())
+    dropped = tuple(Dropped(name, "source", reason) for name, reason in (gone | names_of_family.dropped).items())
     paths = {name.rpartition(".")[0]: place.paths[0] for name, place in places.items() if place.rule.kind}
     fills = tuple(replace(fill, name=_under(paths[fill.name.rpartition(".")[0]], fill.name)) for fill in inferred.fills)
     name_map = replace(inferred.name_map, pairings=tuple(pairings), dropped=dropped)

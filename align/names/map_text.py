@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from align.core.documents import DocumentFault, parse_toml
 from align.core.transforms import Identity
-from align.names.fold_names import RANGE, as_literal, expand_ranges, fold_ranges, quote_ranges
-from align.names.user_rules import NameRules
+from align.names.user_rules import RANGE, NameRules, as_literal, expand_ranges, fold_ranges, quote_ranges
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 SCHEMA = "mindalign.names/1"
 SIDES: tuple[SideName, SideName] = ("source", "target")
 _OWN_KEYS = ("schema", *SIDES)
-_OWN_TABLES = ("names", *(f"dropped.{side}" for side in SIDES))
+_OWN_TABLES = ("names", "dropped.source", "dropped.target")
 # A line that gives a name and a target, and nothing else.
 _TEXT = r"""\"(?:[^\"\\]|\\.)*\"|'[^']*'"""
 _PAIR = re.compile(rf"(?P<head>\s*(?:{_TEXT}|[\w-]+)\s*=\s*)(?:{_TEXT})(?P<tail>\s*(?:#.*)?)")
@@ -114,11 +113,14 @@ def _pair_lines(name_map: NameMap, rules: NameRules, expand: bool) -> Iterator[s
     for pairing in name_map.pairings:
         if pairing.source not in rules.names:
             groups.setdefault(pairing.source, []).append(pairing)
-    found = list(groups.values())
-    rows = [((own[0].source, *(p.target for p in own)), tuple((p.evidence, _change(p)) for p in own)) for own in found]
+    rows_of_pairs = list(groups.values())
+    rows = [
+        ((own[0].source, *(p.target for p in own)), tuple((p.evidence, _change(p)) for p in own))
+        for own in rows_of_pairs
+    ]
     for (source, *targets), places in _fold(rows, expand):
-        said = rule_text(source, [(to, p.transform) for to, p in zip(targets, found[places[0]], strict=True)])
-        yield marked(said, _why([pairing for place in places for pairing in found[place]]))
+        said = rule_text(source, [(to, p.transform) for to, p in zip(targets, rows_of_pairs[places[0]], strict=True)])
+        yield marked(said, _why([pairing for place in places for pairing in rows_of_pairs[place]]))
 
 
 def rule_text(source: str, targets: Sequence[tuple[str, Transform]]) -> str:
@@ -251,16 +253,16 @@ class Section(NamedTuple):
 
 def sections(text: str) -> list[Section]:
     """Return the tables of a text in order."""
-    found = [Section([], "", [])]
+    parts = [Section([], "", [])]
     for line in text.split("\n"):
         if not _HEADER.fullmatch(line):
-            found[-1].lines.append(line)
+            parts[-1].lines.append(line)
             continue
         above: list[str] = []
-        while found[-1].lines and found[-1].lines[-1].lstrip().startswith("#"):
-            above.insert(0, found[-1].lines.pop())
-        found.append(Section(above, line, []))
-    return found
+        while parts[-1].lines and parts[-1].lines[-1].lstrip().startswith("#"):
+            above.insert(0, parts[-1].lines.pop())
+        parts.append(Section(above, line, []))
+    return parts
 
 
 def table_of(header: str) -> str:
@@ -390,17 +392,17 @@ def _joined_tables(text: str) -> str:
 
 def expand_table(name: str, table: Mapping[str, Any], faults: Faults) -> dict[str, Any]:
     """Return the table `[name]` with one key for each name that its keys stand for."""
-    found: dict[str, tuple[Any, str]] = {}
+    rules_by_name: dict[str, tuple[Any, str]] = {}
     for key, value in table.items():
         rule = f"[{name}] {key}"
-        for one, expanded in _expanded(rule, key, value, faults):
-            before = found.get(one, (None, ""))[1]
+        for name_of_key, expanded in _expanded(rule, key, value, faults):
+            before = rules_by_name.get(name_of_key, (None, ""))[1]
             if before and faults.is_ours(before) == faults.is_ours(rule):
-                faults.at(rule, say("map_file_fault.has_a_rule", name=one, place=faults.place(before)))
+                faults.at(rule, say("map_file_fault.has_a_rule", name=name_of_key, place=faults.place(before)))
             elif not before or faults.is_ours(before):
-                found[one] = expanded, rule
-                faults.stands(f"[{name}] {one}", rule)
-    return {one: value for one, (value, _) in found.items()}
+                rules_by_name[name_of_key] = expanded, rule
+                faults.stands(f"[{name}] {name_of_key}", rule)
+    return {name_of_key: value for name_of_key, (value, _) in rules_by_name.items()}
 
 
 def _expanded(rule: str, key: str, value: Any, faults: Faults) -> Iterator[tuple[str, Any]]:

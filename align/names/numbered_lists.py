@@ -39,13 +39,13 @@ def list_levels(path: str) -> tuple[tuple[str, int], ...]:
     >>> list_levels("up.2.block_1.conv")
     (('up.', 2), ('up.#.block_', 1))
     """
-    found: list[tuple[str, int]] = []
+    levels: list[tuple[str, int]] = []
     name, end = "", 0
     for index in _INDEX.finditer(path):
         name += path[end : index.start(1)]
-        found.append((name, int(index[1])))
+        levels.append((name, int(index[1])))
         name, end = f"{name}#", index.end(1)
-    return tuple(found)
+    return tuple(levels)
 
 
 @lru_cache(maxsize=1 << 17)
@@ -77,12 +77,12 @@ class NumberedLists:
         self._alike = {(*_beside(*lists), self._fall(*lists)) for lists, way in self._ways.items() if way > 0}
         self._readings: dict[tuple[Lists, Lists], list[_Read]] = {}
 
-    def agreement(self, one: Pair, two: Pair) -> tuple[int, bool]:
+    def agreement(self, left_pair: Pair, two: Pair) -> tuple[int, bool]:
         """1 if two pairs stand in one order by their numbers, -1 if in opposite orders, 0 if numbers do not tell.
 
         And whether the lists are nested alike, so that what is in one list of the source is in one of the target.
         """
-        (a, b), (a2, b2) = one, two
+        (a, b), (a2, b2) = left_pair, two
         mine, signs = _compared(a.path, a2.path)
         theirs, other_signs = _compared(b.path, b2.path)
         first, at = next(filter(itemgetter(0), zip(signs, mine, strict=True)), (0, ""))
@@ -92,21 +92,21 @@ class NumberedLists:
         if (mine, theirs) not in self._readings:
             self._readings[mine, theirs] = self._read(mine, theirs)
         reading = self._readings[mine, theirs]
-        read = next((one for one in reading if other_signs[one.place]), None)
-        alike = all(one.place <= other.place for one, other in pairwise(reading))
+        read = next((left_pair for left_pair in reading if other_signs[left_pair.place]), None)
+        alike = all(left_pair.place <= other.place for left_pair, other in pairwise(reading))
         return (first * other_signs[read.place] * read.way if read else 0), alike
 
     def _read(self, mine: Lists, theirs: Lists) -> list[_Read]:
         """The target's lists in the order of the source's that they are; none if numbers say nothing."""
         inner, outer = self._sides[0].varying(mine), self._sides[1].varying(theirs)
         order = self._order(inner, outer)
-        found = []
+        readings = []
         for at, name in enumerate(order):
             way = self._way(inner[at] if len(inner) == len(outer) or not at else "", name)
             if not way:
                 return []
-            found.append(_Read(theirs.index(name), way))
-        return found
+            readings.append(_Read(theirs.index(name), way))
+        return readings
 
     def _way(self, mine: str, theirs: str) -> int:
         """1 if two lists run the same way, -1 if opposite ways, 0 if that is not known.
@@ -136,13 +136,13 @@ class NumberedLists:
         if len(inner) != len(outer) or not 1 < len(inner) <= DEEPEST_NESTING:
             return outer
         runs = [side.runs(lists) for side, lists in zip(self._sides, (inner, outer), strict=True)]
-        own = self._sides[0].numbers(inner)
+        inner_numbers = self._sides[0].numbers(inner)
         fitting: dict[Lists, float] = {}
         for order in permutations(range(len(outer))):
             same_places = [run[at] == run[place] for run in runs for at, place in enumerate(order)]
             lists = tuple(outer[place] for place in order)
             ways = [self._ways.get(two) for two in zip(inner, lists, strict=True)]
-            if all(same_places) and 0 not in ways and self._sides[1].numbers(lists) == own:
+            if all(same_places) and 0 not in ways and self._sides[1].numbers(lists) == inner_numbers:
                 words_alike = sum(_name_likeness(x, y) for x, y in zip(inner, lists, strict=True))
                 fitting[lists] = words_alike + sum(way is not None for way in ways)
         if not fitting:
@@ -191,12 +191,12 @@ class _Side:
 
 def _instances(layers: Iterable[dict[str, int]]) -> Iterator[tuple[str, list[int]]]:
     """Yield each list in each place where it stands, with its numbers in the order of registration."""
-    found: dict[tuple[object, ...], dict[int, None]] = defaultdict(dict)
+    instances: dict[tuple[object, ...], dict[int, None]] = defaultdict(dict)
     for own in layers:
         entries = tuple(own.items())
         for depth, (name, number) in enumerate(entries):
-            found[(*entries[:depth], name)][number] = None
-    yield from ((str(key[-1]), list(numbers)) for key, numbers in found.items())
+            instances[(*entries[:depth], name)][number] = None
+    yield from ((str(key[-1]), list(numbers)) for key, numbers in instances.items())
 
 
 def _beside(mine: str, theirs: str) -> tuple[str, str]:
@@ -237,12 +237,12 @@ def list_direction(points: set[tuple[int, int]], mine: set[int], theirs: set[int
     if any(len({point[side] for point in points}) < len(points) for side in (0, 1)):
         return ListDirection(way)
     ranks = [(sorted(mine).index(number), sorted(theirs).index(other)) for number, other in sorted(points)]
-    alike = len(mine) == len(theirs) and not nested
-    may_be_turned = way < 0 and not (alike and any(x + y != len(mine) - 1 for x, y in ranks))
-    moved = _exchanged(ranks, 0 if alike else sum(y - x for x, y in ranks) / len(ranks))
+    same_length = len(mine) == len(theirs) and not nested
+    may_be_turned = way < 0 and not (same_length and any(x + y != len(mine) - 1 for x, y in ranks))
+    moved = _exchanged(ranks, 0 if same_length else sum(y - x for x, y in ranks) / len(ranks))
     if moved and not may_be_turned:
         return ListDirection(None, frozenset(sorted(mine)[rank] for rank in moved))
-    clear = len(ranks) == len(mine) if moved else alike or len(ranks) >= NUMBERS_OF_A_RUN
+    clear = len(ranks) == len(mine) if moved else same_length or len(ranks) >= NUMBERS_OF_A_RUN
     return ListDirection(way if way >= 0 or (may_be_turned and clear) else 0)
 
 
@@ -286,12 +286,12 @@ def containers(path: str) -> tuple[str, ...]:
     ('mixed.branch3x3_2a', 'mixed.branch3x3_2', 'mixed.branch3x3', 'mixed', '')
     """
     parts = path.split(".")
-    found: list[str] = []
+    containing: list[str] = []
     for place in range(len(parts) - 1, -1, -1):
         above = "".join(f"{part}." for part in parts[:place])
-        found += [above + stem for stem in _stems(parts[place])]
-        found.append(above[:-1])
-    return tuple(dict.fromkeys(found))
+        containing += [above + stem for stem in _stems(parts[place])]
+        containing.append(above[:-1])
+    return tuple(dict.fromkeys(containing))
 
 
 def _stems(part: str) -> list[str]:
@@ -363,12 +363,12 @@ def _sized(layers: list[Layer]) -> dict[str, str]:
 
 def _contents(layers: list[Layer], codes: dict[object, int]) -> dict[str, frozenset[object]]:
     """As above; equal contents have one of the `codes`, for to compare all that a model holds takes long."""
-    held: dict[str, Counter[object]] = defaultdict(Counter)
+    counters: dict[str, Counter[object]] = defaultdict(Counter)
     for layer in layers:
         for container in containers(layer.path):
-            held[container][layer.signature] += 1
+            counters[container][layer.signature] += 1
     contents = {
-        container: codes.setdefault(frozenset(counter.items()), len(codes)) for container, counter in held.items()
+        container: codes.setdefault(frozenset(counter.items()), len(codes)) for container, counter in counters.items()
     }
     return {layer.path: frozenset(contents[one] for one in containers(layer.path)) for layer in layers}
 
@@ -431,33 +431,33 @@ class SettledNeighbours:
         hold none of them, if each layer has such: a block that is not on the other side has no company. On a side
         without, the module counts that holds the layer.
         """
-        own = [(x.path, y.path) for x, y in judged if self.partner.get(x.position) == y.position]
+        partners = [(x.path, y.path) for x, y in judged if self.partner.get(x.position) == y.position]
         left, right = (frozenset(layer.path for layer in side) for side in zip(*rivals, strict=True))
         if not (apart := _apart(pair[0].path, left)) or not (around := _apart(pair[1].path, right)):
             return 0.0
-        mine = _held(containers(pair[0].path), self.below_left, [x for x, _ in own])
-        theirs = _held(around, self.below_right, [y for _, y in own])[: None if len(right) > 1 else 1]
+        mine = _held(containers(pair[0].path), self.below_left, [x for x, _ in partners])
+        theirs = _held(around, self.below_right, [y for _, y in partners])[: None if len(right) > 1 else 1]
         most = shared = 0.0
-        for x, held in mine:
+        for x, count in mine:
             for y, other_held in theirs:
                 if both := self.joined[x, y]:
-                    both -= sum(x in containers(one) and y in containers(two) for one, two in own)
-                    share = both / (held + other_held - both)
+                    both -= sum(x in containers(one) and y in containers(two) for one, two in partners)
+                    share = both / (count + other_held - both)
                     most, shared = (max(most, share), shared) if x in apart else (most, max(shared, share))
         return most if most > BENEFIT_OF_MAJORITY and most >= shared else 0.0
 
     def context(self, pair: Pair, judged: Sequence[Pair]) -> float:
         """1 if the nearest modules around both that hold settled layers hold some in common, -1 if none; 0: unknown."""
         a, b = pair
-        own = [(x, y) for x, y in judged if self.partner.get(x.position) == y.position]
-        mine = _nearest(modules_above(a.path), self.below_left, [x.path for x, _ in own])
-        theirs = _nearest(modules_above(b.path), self.below_right, [y.path for _, y in own])
+        partners = [(x, y) for x, y in judged if self.partner.get(x.position) == y.position]
+        mine = _nearest(modules_above(a.path), self.below_left, [x.path for x, _ in partners])
+        theirs = _nearest(modules_above(b.path), self.below_right, [y.path for _, y in partners])
         if not mine or not theirs:
             return 0.0
         shared = self.joined[mine, theirs]
-        if shared > len(own):  # more than could be left out
+        if shared > len(partners):  # more than could be left out
             return 1.0
-        left_out = sum(mine in containers(x.path) and theirs in containers(y.path) for x, y in own)
+        left_out = sum(mine in containers(x.path) and theirs in containers(y.path) for x, y in partners)
         return 1.0 if shared > left_out else -1.0
 
 
@@ -476,14 +476,14 @@ def _apart(path: str, judged: frozenset[str]) -> tuple[str, ...]:
 
     Beside no others, these are the containers up to the module that holds the layer itself.
     """
-    found = containers(path)
+    apart = containers(path)
     if len(judged) < 2:
-        return found[: found.index(path.rpartition(".")[0]) + 1]
+        return apart[: apart.index(path.rpartition(".")[0]) + 1]
     for rival in judged:
         if rival != path:
             own = _without(path, rival)
-            found = tuple(one for one in found if one in own) if _without(rival, path) else ()
-    return found
+            apart = tuple(one for one in apart if one in own) if _without(rival, path) else ()
+    return apart
 
 
 @lru_cache(maxsize=1 << 17)

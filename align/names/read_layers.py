@@ -120,15 +120,15 @@ class LayeredSides:
 def read_layers(side: ParameterSet, skip: Set[str] = frozenset()) -> list[Layer]:
     """Layers of one side in the order of its modules, without the parameters named in `skip`."""
     layers: list[Layer] = []
-    position = 0
+    position, has_classes = 0, side.order != "file"  # a file has no classes that would tell how a matrix stands
     split = {module.path.partition(f".{PARAMETRIZED}")[0] for module in side.modules if PARAMETRIZED in module.path}
     for module in side.modules:
         own = [side.by_name[name] for name in module.parameters if name not in skip]
-        found = _layers_of(module, own, position, whole=module.path not in split) if own else ()
+        found = (
+            _layers_of(module, own, position, whole=module.path not in split, has_classes=has_classes) if own else ()
+        )
         layers += found if module.ran else (replace(layer, ran=False) for layer in found)
         position += len(module.parameters)
-    if side.order == "file":  # which has no classes that would tell
-        return [replace(layer, inputs_first=None) if layer.kind == "linear" else layer for layer in layers]
     return layers
 
 
@@ -143,12 +143,12 @@ def cut_alike(left: list[Layer], right: list[Layer]) -> tuple[list[Layer], list[
 
 
 def _cut(layers: list[Layer], others: dict[str, Signature]) -> list[Layer]:
-    found: list[Layer] = []
+    cut: list[Layer] = []
     for layer in layers:
         likely = any(f"{layer.path}.{parameter.attribute}" in others for parameter in layer.roles.values())
         parts = _parts(layer) if likely else []
-        found += parts if any(others.get(part.path) == part.signature for part in parts) else [layer]
-    return found
+        cut += parts if any(others.get(part.path) == part.signature for part in parts) else [layer]
+    return cut
 
 
 def _parts(layer: Layer) -> list[Layer]:
@@ -185,46 +185,55 @@ def without_optional_roles(layers: Iterable[Layer]) -> list[Layer]:
 
     Of layers of one kind that hold the same tensors under several names, the first is taken.
     """
-    found: dict[tuple[str, frozenset[str]], Layer] = {}
+    plain: dict[tuple[str, frozenset[str]], Layer] = {}
     for layer in layers:
         signature = tuple(entry for entry in layer.signature if _essential(entry[0]))
         if layer.kind and signature:
             tensors = frozenset(layer.roles[role].tied_to or layer.roles[role].name for role, _ in signature)
-            found.setdefault((layer.kind, tensors), replace(layer, signature=signature))
-    return list(found.values())
+            plain.setdefault((layer.kind, tensors), replace(layer, signature=signature))
+    return list(plain.values())
 
 
 def remaining(layers: Iterable[Layer], gone: Set[str]) -> list[Layer]:
     """Return the layers without the parameters that are gone, and without those that have no others."""
     if not gone:
         return list(layers)
-    found = []
+    left = []
     for layer in layers:
         if gone.isdisjoint([parameter.name for parameter in layer.roles.values()]):
-            found.append(layer)
+            left.append(layer)
         elif kept := {role: one for role, one in layer.roles.items() if one.name not in gone}:
-            found.append(with_shapes(replace(layer, roles=kept), {role: layer.shapes[role] for role in kept}))
-    return found
+            left.append(with_shapes(replace(layer, roles=kept), {role: layer.shapes[role] for role in kept}))
+    return left
 
 
 def _essential(role: str) -> bool:
     return "bias" not in role and role not in STATISTICS
 
 
-def _layers_of(module: Module, own: list[Parameter], position: int, *, whole: bool) -> Iterator[Layer]:
+def _layers_of(
+    module: Module, parameters: list[Parameter], position: int, *, whole: bool, has_classes: bool
+) -> Iterator[Layer]:
     known = _known_class(module.classes) if whole else None
-    if known is not None and all(parameter.attribute in known.roles for parameter in own):
-        by_role = {known.roles[parameter.attribute]: parameter for parameter in own}
-        yield _layer(module.path, position, by_role, known)
+    if known is not None and all(parameter.attribute in known.roles for parameter in parameters):
+        by_role = {known.roles[parameter.attribute]: parameter for parameter in parameters}
+        yield _layer(
+            module.path, position, by_role, known, None if known.kind == "linear" and not has_classes else False
+        )
         return
-    usual = {USUAL_ROLES.get(parameter.attribute, ""): parameter for parameter in own}
-    if len(own) == len(usual) == 2 and "" in usual and own[0].shape == own[1].shape and _is_vector(own[0]):
-        told = next(filter(None, usual))  # the vector beside one that scales shifts, and the other way round
-        usual = {role or ("bias" if told == "weight" else "weight"): one for role, one in usual.items()}
-    if whole and "" not in usual and len(usual) == len(own):
-        yield _with_layout(_layer(module.path, position, usual), module)
+    usual = {USUAL_ROLES.get(parameter.attribute, ""): parameter for parameter in parameters}
+    if (
+        len(parameters) == len(usual) == 2
+        and "" in usual
+        and parameters[0].shape == parameters[1].shape
+        and _is_vector(parameters[0])
+    ):
+        named = next(filter(None, usual))  # the vector beside one that scales shifts, and the other way round
+        usual = {role or ("bias" if named == "weight" else "weight"): one for role, one in usual.items()}
+    if whole and "" not in usual and len(usual) == len(parameters):
+        yield _with_layout(_layer(module.path, position, usual, None, None), module)
         return
-    for offset, parameter in enumerate(own):
+    for offset, parameter in enumerate(parameters):
         yield _alone(module.path, position + offset, parameter)
 
 
@@ -262,7 +271,7 @@ def _with_layout(layer: Layer, module: Module) -> Layer:
     """A layer of no known kind, as a linear one if a layout rule knows its class; shapes are then those of torch."""
     weight = layer.shapes.get("weight", ())
     if module.inputs_first is None or len(weight) != 2:
-        return replace(layer, inputs_first=None)
+        return layer
     shapes = layer.shapes | {"weight": weight[::-1] if module.inputs_first else weight}
     signature = _signature(tuple(shapes.items()))
     return replace(layer, shapes=shapes, signature=signature, kind="linear", inputs_first=module.inputs_first)
@@ -279,7 +288,13 @@ def _signature(shapes: Signature) -> Signature:
     return tuple(sorted(entry for entry in shapes if entry[0] not in UNTOLD_ROLES))
 
 
-def _layer(path: str, position: int, roles: dict[str, Parameter], known: _KnownClass | None = None) -> Layer:
+def _layer(
+    path: str,
+    position: int,
+    roles: dict[str, Parameter],
+    known: _KnownClass | None = None,
+    inputs_first: bool | None = False,
+) -> Layer:
     inserted = known.inserted if known else {}
     shapes = {role: _torch_shape(p.shape, inserted.get(role)) for role, p in roles.items()}
     return Layer(
@@ -290,6 +305,7 @@ def _layer(path: str, position: int, roles: dict[str, Parameter], known: _KnownC
         shapes=shapes,
         signature=_signature(tuple(shapes.items())),
         dropped=known.dropped if known else {},
+        inputs_first=inputs_first,
         axes=known.axes if known else "",
     )
 
@@ -349,15 +365,15 @@ def tokens(path: str) -> Tokens:
 
     A number counts as an index only at the end of a part; `branch5x5` and `conv2d` are words.
     """
-    found: list[str] = []
+    words: list[str] = []
     for part in filter(None, _SEPARATORS.split(_CROSS.sub("cross_attention", path))):
         if indexed := _INDEXED.fullmatch(part):
-            found += [word.lower() for word in _CAMEL.findall(indexed[1])] + [indexed[2]]
+            words += [word.lower() for word in _CAMEL.findall(indexed[1])] + [indexed[2]]
         elif part.isalpha() and part.isascii():
-            found += [word.lower() for word in _CAMEL.findall(part)]
+            words += [word.lower() for word in _CAMEL.findall(part)]
         else:
-            found.append(part.lower())
-    return _placed([_SHORT.get(word, word) for word in found])
+            words.append(part.lower())
+    return _placed([_SHORT.get(word, word) for word in words])
 
 
 def _placed(found: list[str]) -> Tokens:

@@ -10,25 +10,31 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from align.core.about import __version__
-from align.core.import_user_code import user_files
+from align.core.load_code import user_files
 from align.core.name_map import Ambiguity, Pairing
-from align.core.progress import silent
-from align.core.protocols import Differentiator
+from align.core.parameters import is_float
+from align.core.piece_transforms import Slice
+from align.core.protocols import Differentiator, silent
+from align.core.transforms import IDENTITY, Reshape, chained
 from align.errors import ModelFailedError, UsageError
 from align.measure.tensor_statistics import inputs_drawn_from
 from align.names.choose_partners import BLIND, SettledGroups, settle_groups
-from align.names.dataflow.settle_by_dataflow import map_by_dataflow
+from align.names.dataflow.settle_by_dataflow import map_by_dataflow, unnumbered
+from align.names.equal_values import CallSampler, TrialSide, distinct_values
 from align.names.map_text import OURS
 from align.names.matching.explain_unpaired import explain_unpaired_anew
 from align.names.read_layers import LayeredSides
 from align.names.thresholds import (
+    CONFIDENCE_BY_ORDER,
     DIGITS_OF_A_RULE,
     DIGITS_OF_A_TRIAL,
     MORE_SAMPLES,
@@ -36,21 +42,20 @@ from align.names.thresholds import (
     PERTURBING_SEED,
 )
 from align.names.trial_runs import TrialRuns, fused_piece_orders, open_groups, settle_by_equality
-from align.names.trial_sides import CallSampler, TrialSide, distinct_values
 from align.words.catalogue import joined, say, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence, Set
+    from collections.abc import Container, Iterator, Mapping, Sequence, Set
 
-    from align.core.dtypes import Array
     from align.core.name_map import NameMap
-    from align.core.parameters import ParameterSet
-    from align.core.progress import Progress
+    from align.core.parameters import Array, Parameter, ParameterSet, Shape
+    from align.core.protocols import Progress
     from align.core.traces import Influences
+    from align.core.transforms import Transform
     from align.models.open_side import Side
+    from align.names.equal_values import SeenTensor
     from align.names.map_export import KeptTrial
     from align.names.read_layers import Layer
-    from align.names.trial_sides import SeenTensor
     from align.names.user_rules import NameRules
     from align.words.catalogue import Note
 
@@ -83,7 +88,7 @@ def map_by_trial(
         if name_map.complete and all(pairing.sure for pairing in name_map.pairings):
             return name_map, sentence("map_verdict.trial_failed", error=error.message), ()
         raise
-    return explain_unpaired_anew(LayeredSides(parameters), settled), "", notes
+    return explain_unpaired_anew(LayeredSides(parameters), pair_unused(settled, parameters)), "", notes
 
 
 def _settled(
@@ -110,12 +115,28 @@ def _crosses_blocks(followed: NameMap) -> bool:
 
     Of experts that are given few rows, one alone may have what several of the other side compute.
     """
-    blocks = {_block(p.source): _block(p.target) for p in followed.pairings if p.evidence != "dataflow" and p.sure}
-    known = {target: source for source, target in blocks.items()}
-    of_flow = ((_block(p.source), _block(p.target)) for p in followed.pairings if p.evidence == "dataflow")
-    return any(
-        blocks.get(source, target) != target and known.get(target, source) != source for source, target in of_flow
-    )
+    blocks, known = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    for pair in (p for p in followed.pairings if p.evidence != "dataflow" and p.sure):
+        blocks[_block(pair.source)].add(_block(pair.target))
+        known[_block(pair.target)].add(_block(pair.source))
+    of_flow = ((_block(p.source), _block(p.target)) for p in _within_blocks(followed))
+    return any(_is_another(target, blocks[source]) and _is_another(source, known[target]) for source, target in of_flow)
+
+
+def _is_another(block: str, known: Set[str]) -> bool:
+    """Tell whether a block is one of those with which others are known to be paired, but for its numbers."""
+    return block not in known and any(unnumbered(block) == unnumbered(one) for one in known)
+
+
+def _within_blocks(followed: NameMap) -> Iterator[Pairing]:
+    """Pairs of the flow, but for tensors in which those of several blocks are joined: these stand in no one block."""
+    blocks: dict[tuple[int, str], set[str]] = defaultdict(set)
+    for pair in followed.pairings:
+        blocks[0, pair.source].add(_block(pair.target))
+        blocks[1, pair.target].add(_block(pair.source))
+    for pair in followed.pairings:
+        if pair.evidence == "dataflow" and len(blocks[0, pair.source]) == len(blocks[1, pair.target]) == 1:
+            yield pair
 
 
 def _flow_of_other_inputs(
@@ -153,11 +174,11 @@ def _with_more_inputs(
             break
         drawn = inputs_drawn_from(inputs, number, times=1 if number % 2 else MORE_SAMPLES)
         try:
-            found = settle_by_trial(*sides, before, drawn, progress, number + 1)
+            tried = settle_by_trial(*sides, before, drawn, progress, number + 1)
         except ModelFailedError:  # a model may take so many samples only
             continue
-        seen = {pairing.source for pairing in found.pairings if UNSEEN not in pairing.note}
-        new = [p for p in found.pairings if p.source in open_names - unsure or p.source in unsure & seen]
+        seen = {pairing.source for pairing in tried.pairings if UNSEEN not in pairing.note}
+        new = [p for p in tried.pairings if p.source in open_names - unsure or p.source in unsure & seen]
         reasons = {name: one.reason for one in settled.ambiguous for name in (*one.sources, *one.targets)}
         settled = _with_trial(settled, SettledGroups(new, reasons), order)
         settled = replace(settled, pairings=tuple(_noted(p, seen) for p in settled.pairings))
@@ -194,22 +215,24 @@ def settle_by_trial(
         if backwards:  # the slower one runs once, the faster one for every choice
             sides = sides[::-1]
         first, second = sides
-        asked = _inverted_map(name_map, first.parameters, second.parameters) if backwards else name_map
+        wanted_map = _inverted_map(name_map, first.parameters, second.parameters) if backwards else name_map
         trial = TrialRuns(sides, progress, draw)
-        trial.prepare(asked)
-        groups = open_groups(asked.ambiguous, *trial.layer_of)
+        trial.prepare(wanted_map)
+        groups = open_groups(wanted_map.ambiguous, *trial.layer_of)
         equal = settle_by_equality(groups, (first.own, second.own))
-        found = settle_groups(
-            groups, (*asked.pairings, *equal), trial, fused_piece_orders(asked.ambiguous, *trial.layer_of)
+        settled = settle_groups(
+            groups, (*wanted_map.pairings, *equal), trial, fused_piece_orders(wanted_map.ambiguous, *trial.layer_of)
         )
-        found = replace(found, pairings=[*equal, *found.pairings])
-        trial.observe((), _with_trial(asked, found, first.parameters.names).pairings)
-        one, other = (blind_parameters(own.side, own.layers, own.inputs) for own in sides)
+        settled = replace(settled, pairings=[*equal, *settled.pairings])
+        trial.observe((), _with_trial(wanted_map, settled, first.parameters.names).pairings)
+        item, other = (blind_parameters(own.side, own.layers, own.inputs) for own in sides)
     if backwards:
-        reopened = [replace(one, sources=one.targets, targets=one.sources) for one in found.reopened]
-        found = replace(found, pairings=_inverted_pairings(found.pairings, sides[0].parameters), reopened=reopened)
-    blind = (other, one) if backwards else (one, other)
-    return _with_blind(_with_trial(name_map, found, order), blind, name_map)
+        reopened = [replace(item, sources=item.targets, targets=item.sources) for item in settled.reopened]
+        settled = replace(
+            settled, pairings=_inverted_pairings(settled.pairings, sides[0].parameters), reopened=reopened
+        )
+    blind = (other, item) if backwards else (item, other)
+    return _with_blind(_with_trial(name_map, settled, order), blind, name_map)
 
 
 def _inverted_map(name_map: NameMap, target: ParameterSet, source: ParameterSet) -> NameMap:
@@ -225,13 +248,13 @@ def _inverted_map(name_map: NameMap, target: ParameterSet, source: ParameterSet)
 
 def _inverted_pairings(pairings: Sequence[Pairing], source: ParameterSet) -> list[Pairing]:
     """Pairings back to their sources; those whose transform cannot be undone are left out."""
-    found = []
+    inverted = []
     for pairing in pairings:
         own = source.by_name[pairing.source]
         with suppress(ValueError):
             back = pairing.transform.inverse(own.shape, own.dtype)
-            found.append(replace(pairing, source=pairing.target, target=pairing.source, transform=back))
-    return found
+            inverted.append(replace(pairing, source=pairing.target, target=pairing.source, transform=back))
+    return inverted
 
 
 def with_settled(name_map: NameMap, pairings: Sequence[Pairing], order: Sequence[str]) -> NameMap:
@@ -239,10 +262,10 @@ def with_settled(name_map: NameMap, pairings: Sequence[Pairing], order: Sequence
     return _with_trial(name_map, SettledGroups(list(pairings), {}), order)
 
 
-def _with_trial(name_map: NameMap, found: SettledGroups, order: Sequence[str]) -> NameMap:
+def _with_trial(name_map: NameMap, settled: SettledGroups, order: Sequence[str]) -> NameMap:
     """Return the map with the settled pairings in place of older ones and of their groups, in the source's order."""
-    gone = {p.source for p in found.pairings}, {p.target for p in found.pairings}
-    reopened = {name for group in found.reopened for name in group.sources}
+    gone = {p.source for p in settled.pairings}, {p.target for p in settled.pairings}
+    reopened = {name for group in settled.reopened for name in group.sources}
     named = {p.source: p.target for p in name_map.pairings if p.sure}
     place = {name: index for index, name in enumerate(order)}
     kept = [p for p in name_map.pairings if p.source not in gone[0] | reopened and p.target not in gone[1]]
@@ -250,11 +273,11 @@ def _with_trial(name_map: NameMap, found: SettledGroups, order: Sequence[str]) -
         replace(p, note=sentence("pair_note.names_stand_elsewhere", name=own))
         if (own := named.get(p.source, p.target)) != p.target
         else p
-        for p in found.pairings
+        for p in settled.pairings
     ]
-    opened = gone[0] | reopened, gone[1] | {name for group in found.reopened for name in group.targets}
-    ambiguous = [left for group in name_map.ambiguous for left in _left(group, opened, found.reasons)]
-    ambiguous += [left for group in found.reopened for left in _left(group, gone, found.reasons)]
+    opened = gone[0] | reopened, gone[1] | {name for group in settled.reopened for name in group.targets}
+    ambiguous = [left for group in name_map.ambiguous for left in _left(group, opened, settled.reasons)]
+    ambiguous += [left for group in settled.reopened for left in _left(group, gone, settled.reasons)]
     return replace(
         name_map,
         pairings=tuple(sorted((*kept, *new), key=lambda pairing: place[pairing.source])),
@@ -273,13 +296,15 @@ def _with_blind(name_map: NameMap, blind: tuple[Set[str], Set[str]], before: Nam
     pairings: list[Pairing] = []
     ambiguous = list(name_map.ambiguous)
     for pairing in name_map.pairings:
-        own: Pairing | None = pairing
+        known_pairing: Pairing | None = pairing
         if id(pairing) in unseen:
             if _owners(pairing) not in seen:
-                own = known.get((pairing.source, pairing.target, pairing.transform))
-            own = own and replace(own, note=joined("; ", [one for one in (own.note, UNSEEN) if one]))
-        if own:
-            pairings.append(own)
+                known_pairing = known.get((pairing.source, pairing.target, pairing.transform))
+            known_pairing = known_pairing and replace(
+                known_pairing, note=joined("; ", [one for one in (known_pairing.note, UNSEEN) if one])
+            )
+        if known_pairing:
+            pairings.append(known_pairing)
         else:
             ambiguous.append(Ambiguity((pairing.source,), (pairing.target,), UNSEEN))
     return replace(name_map, pairings=tuple(pairings), ambiguous=tuple(ambiguous))
@@ -304,12 +329,12 @@ def blind_parameters(side: Side, layers: Sequence[Layer], inputs: Mapping[str, A
     """
     if not isinstance(side.runner, Differentiator):
         return set()
-    found = side.runner.influences(side.model, inputs)
-    if found is None:
+    influences = side.runner.influences(side.model, inputs)
+    if influences is None:
         return set()
-    silent = {name for name, share in found.shares.items() if share < found.noise}
-    suspects = [group for layer in layers if (group := _suspects(layer, silent, found.shares))]
-    return _Perturbed(side, found, layers, inputs).without_effect(suspects) if suspects else set()
+    silent = {name for name, share in influences.shares.items() if share < influences.noise}
+    suspects = [group for layer in layers if (group := _suspects(layer, silent, influences.shares))]
+    return _Perturbed(side, influences, layers, inputs).without_effect(suspects) if suspects else set()
 
 
 def _suspects(layer: Layer, silent: set[str], shares: Mapping[str, float]) -> list[str]:
@@ -406,16 +431,16 @@ def trial_digest(sides: tuple[Side, Side], parameters: Sequence[ParameterSet], i
     """
     if not getattr(sys.modules["__main__"], "__file__", None):
         return ""
-    found = hashlib.sha256(__version__.encode())
+    digest = hashlib.sha256(__version__.encode())
     for file in user_files():
-        found.update(file.read_bytes())
+        digest.update(file.read_bytes())
     for side, own in zip(sides, parameters, strict=True):
-        found.update(repr((own.parameters, own.modules, sorted(side.reader.environment().items()))).encode())
+        digest.update(repr((own.parameters, own.modules, sorted(side.reader.environment().items()))).encode())
         for name, value in sorted(side.reader.read_values(side.model).items() if side.filled else ()):
-            found.update(name.encode() + value.tobytes())
+            digest.update(name.encode() + value.tobytes())
     for name, value in sorted(inputs.items()):
-        found.update(repr((name, value.shape, str(value.dtype))).encode() + value.tobytes())
-    return found.hexdigest()[:DIGITS_OF_A_TRIAL]
+        digest.update(repr((name, value.shape, str(value.dtype))).encode() + value.tobytes())
+    return digest.hexdigest()[:DIGITS_OF_A_TRIAL]
 
 
 @dataclass(frozen=True, slots=True)
@@ -466,3 +491,55 @@ def _sums(rules: NameRules) -> list[str]:
     said: list[object] = [*rules.all_names, *((one.pattern.pattern, one.to, one.transform) for one in rules.renames)]
     said += [(side, glob) for side in ("source", "target") for glob in getattr(rules, f"dropped_{side}")]
     return sorted({hashlib.sha256(repr(one).encode()).hexdigest()[:DIGITS_OF_A_RULE] for one in said})
+
+
+# What no output depends on, if one side keeps in one tensor what the other keeps in several: it is paired in order.
+
+
+def pair_unused(name_map: NameMap, sides: tuple[ParameterSet, ParameterSet]) -> NameMap:
+    """Return the map with the last tensor of one side in pieces, if the last ones of the other hold as many numbers.
+
+    They must stand in one module, and all else must be sure. The pairs are not: only the order speaks for them.
+    """
+    known = (
+        {pair.source for pair in name_map.pairings} | {item.name for item in name_map.dropped if item.side == "source"},
+        {pair.target for pair in name_map.pairings} | {item.name for item in name_map.dropped if item.side == "target"},
+    )
+    left, right = (_names_left(side, names) for side, names in zip(sides, known, strict=True))
+    if name_map.ambiguous or not name_map.pairings or not all(pair.sure for pair in name_map.pairings):
+        return name_map
+    if len(left) == 1 < len(right):
+        pairs = [(left[0], item, change) for item, change in _pieces(left[0], right)]
+    elif len(right) == 1 < len(left):
+        pairs = [
+            (item, right[0], change.inverse(right[0].shape, right[0].dtype)) for item, change in _pieces(right[0], left)
+        ]
+    else:
+        return name_map
+    note = sentence("pair_note.unused_in_order")
+    new = [Pairing(item.name, two.name, "structure", CONFIDENCE_BY_ORDER, change, note) for item, two, change in pairs]
+    order = {name: at for at, name in enumerate(sides[0].names)}
+    return replace(name_map, pairings=tuple(sorted((*name_map.pairings, *new), key=lambda pair: order[pair.source])))
+
+
+def _names_left(side: ParameterSet, known: Container[str]) -> list[Parameter]:
+    return [one for one in side.parameters if one.name not in known and not one.tied_to and not one.buffer]
+
+
+def _pieces(whole: Parameter, parts: Sequence[Parameter]) -> list[tuple[Parameter, Transform]]:
+    """Each part with what makes it of the whole, in the order of registration; none where they do not make it up."""
+    alike = {(part.module, is_float(part.dtype)) for part in parts}
+    if len(alike) > 1 or len(whole.shape) != 1 or sum(part.count for part in parts) != whole.count:
+        return []
+    pieces, start = [], 0
+    for part in parts:
+        if max(part.shape, default=1) != prod(part.shape):
+            return []
+        cut = Slice(0, start, start + part.count, whole.shape)
+        pieces.append((part, chained(cut, _shaped((part.count,), part.shape))))
+        start += part.count
+    return pieces
+
+
+def _shaped(before: Shape, after: Shape) -> Transform:
+    return IDENTITY if before == after else Reshape(after, before)

@@ -8,32 +8,31 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
-from itertools import pairwise, permutations, product
+from itertools import accumulate, pairwise, permutations, product
 from math import factorial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.cluster.hierarchy import DisjointSet
 
-from align.core.name_map import Ambiguity, Pairing
-from align.core.piece_transforms import Part, Slice, apart_from_whole
+from align.core.name_map import Ambiguity, Pairing, term_of
+from align.core.piece_transforms import Part, Slice, Sum, apart_from_whole, sum_step
 from align.core.transforms import IDENTITY, Permute, Reshape, chained
+from align.names.equal_values import Calibration, CallSampler, agree, alike, distinct_values, module_of, varies
 from align.names.matching.fused_layers import in_pieces
 from align.names.matching.matrix_orientations import plain_layer
 from align.names.thresholds import MOST_ALTERNATIVES, REORDERED_SUM_DISTANCE, TRIAL_SEED
-from align.names.trial_sides import Calibration, CallSampler, agree, alike, distinct_values, module_of, varies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from align.core.dtypes import Array
     from align.core.name_map import NameMap
-    from align.core.parameters import Parameter
+    from align.core.parameters import Array, Parameter
     from align.core.piece_transforms import Span
-    from align.core.progress import Progress
+    from align.core.protocols import Progress
     from align.core.transforms import Transform
+    from align.names.equal_values import CallKey, TrialSide
     from align.names.read_layers import Layer
-    from align.names.trial_sides import CallKey, TrialSide
 
 
 ComparedValue = tuple[str, int, str]  # path of the source's module, number of the call, what of it
@@ -84,7 +83,7 @@ class TrialRuns:
         """Run the second side with both kinds loaded; layers of the first return what the first side's did."""
         first, second = self.sides
         values = dict(self._noise)
-        for pairing in (*forced, *loaded):
+        for pairing in sorted((*forced, *loaded), key=term_of):
             own = self._given.get(first.tensor(pairing.source), first.own.get(pairing.source))
             if own is not None:
                 _put(values, second.tensor(pairing.target), pairing.transform, own)
@@ -117,15 +116,17 @@ class TrialRuns:
         return {a: b for a, b in joined if a and b and sources[a] == targets[b] == 1}
 
 
-def _put(values: dict[str, Array], name: str, transform: Transform, own: Array) -> None:
+def _put(values: dict[str, Array], name: str, transform: Transform, value: Array) -> None:
     before, part = apart_from_whole(transform)
-    made = before.apply(own)
+    changed = before.apply(value)
+    step = sum_step(transform)
+    is_added = isinstance(step, Sum) and step.term > 0  # the first term, which is put first, takes what was there
     if part is None:
-        values[name] = made
+        values[name] = values[name] + changed if is_added else changed
         return
     whole = values.get(name)
-    values[name] = whole = np.zeros(part.shape, own.dtype) if whole is None else np.array(whole)
-    whole[part.region] = made
+    values[name] = whole = np.zeros(part.shape, value.dtype) if whole is None else np.array(whole)
+    whole[part.region] = whole[part.region] + changed if is_added else changed
 
 
 @dataclass(frozen=True)
@@ -144,12 +145,12 @@ class PairedRuns:
 
     def agreeing(self) -> frozenset[ComparedValue]:
         """Inputs and outputs of paired modules, and the model's outputs, that are the source's."""
-        found = []
+        agreeing = []
         for path, other in (*self.modules.items(), ("", "")):
             for call in range(self.source.calls(path)):
-                found += [(path, call, "in")] * self._equal("inputs", (path, call), (other, call))
-                found += [(path, call, "out")] * self._equal("outputs", (path, call), (other, call))
-        return frozenset(found)
+                agreeing += [(path, call, "in")] * self._equal("inputs", (path, call), (other, call))
+                agreeing += [(path, call, "out")] * self._equal("outputs", (path, call), (other, call))
+        return frozenset(agreeing)
 
     def all_agree(self) -> bool:
         """Tell whether the model's output is the source's, and all that paired modules are given and return.
@@ -165,14 +166,14 @@ class PairedRuns:
 
     def changed(self, other: PairedRuns) -> frozenset[ComparedValue]:
         """Sights, as those of `agreeing`, in which the target gives other values than in another run."""
-        found = []
+        changed = []
         for path, theirs in (*self.modules.items(), ("", "")):
             for call in range(self.source.calls(path)):
                 for what, tensors in (("in", "inputs"), ("out", "outputs")):
                     mine, others = (getattr(run.target, tensors).get((theirs, call), ()) for run in (self, other))
                     if len(mine) != len(others) or any(a.distance(b) > 0 for a, b in zip(mine, others, strict=True)):
-                        found.append((path, call, what))
-        return frozenset(found)
+                        changed.append((path, call, what))
+        return frozenset(changed)
 
     def same_place(self, a: str, b: str) -> bool | None:
         """Tell whether two modules are called as often, and given the same tensors at first; None if that is not known.
@@ -218,12 +219,12 @@ def choice_matters(runs: Sequence[PairedRuns], own: set[str]) -> bool:
     return any(_unlike(runs[0].target, run.target, own) for run in runs[1:])
 
 
-def _unlike(one: CallSampler, two: CallSampler, own: set[str]) -> bool:
+def _unlike(first: CallSampler, two: CallSampler, paths: set[str]) -> bool:
     """Tell whether two runs of the target differ elsewhere than in the modules that were filled differently."""
     return any(
         a.distance(b) > REORDERED_SUM_DISTANCE
-        for key, samples in one.outputs.items()
-        if key[0] not in own
+        for key, samples in first.outputs.items()
+        if key[0] not in paths
         for a, b in zip(samples, two.outputs.get(key, ()), strict=False)
     )
 
@@ -287,14 +288,14 @@ class TrialGroup:
             return []
         if factorial(len(sources)) > MOST_ALTERNATIVES:
             return None
-        found: list[Alternative] = []
+        alternatives: list[Alternative] = []
         for order in permutations(targets):
             if all(t in edges[s] for s, t in zip(sources, order, strict=True)):
                 forms = product(*(self.forms(s, t) for s, t in zip(sources, order, strict=True)))
-                found += [tuple(p for pairings in choice for p in pairings) for choice in forms]
-                if len(found) > MOST_ALTERNATIVES:
+                alternatives += [tuple(p for pairings in choice for p in pairings) for choice in forms]
+                if len(alternatives) > MOST_ALTERNATIVES:
                     return None
-        return found
+        return alternatives
 
 
 def open_groups(
@@ -322,13 +323,13 @@ def open_groups(
 
 def rivals(pairings: Iterable[Pairing], layer_of: Mapping[str, Layer]) -> list[Ambiguity]:
     """The groups in which pairs of one kind, shape and role might exchange partners."""
-    alike: dict[object, list[Pairing]] = defaultdict(list)
+    by_role: dict[object, list[Pairing]] = defaultdict(list)
     for pairing in pairings:
         layer = layer_of[pairing.source]
         role = next(role for role, parameter in layer.roles.items() if parameter.name == pairing.source)
         if not _is_piece(pairing):
-            alike[layer.kind, layer.signature, role].append(pairing)
-    groups = [(tuple(p.source for p in group), tuple(p.target for p in group)) for group in alike.values()]
+            by_role[layer.kind, layer.signature, role].append(pairing)
+    groups = [(tuple(p.source for p in group), tuple(p.target for p in group)) for group in by_role.values()]
     return [Ambiguity(*names, "not sure") for names in groups if len(names[0]) > 1]
 
 
@@ -356,10 +357,10 @@ def _orders(cluster: Sequence[Pairing]) -> list[Alternative]:
     fused = Counter(p.source for p in cluster).most_common(1)[0][1] > 1
     for pairing in cluster:
         tensors[pairing.source if fused else pairing.target].append(pairing)
-    sizes = {len(pieces) for pieces in tensors.values()}
+    ordered = [_in_order(pieces) for pieces in tensors.values()]
+    sizes = {len(pieces) for pieces in ordered}
     if len(sizes) != 1 or factorial(number := sizes.pop()) > MOST_ALTERNATIVES:
         return []
-    ordered = [sorted(pieces, key=_place) for pieces in tensors.values()]
     if not all(map(_in_a_row, ordered)):
         return []
     return [
@@ -368,26 +369,36 @@ def _orders(cluster: Sequence[Pairing]) -> list[Alternative]:
     ]
 
 
-def _laid(pieces: Iterable[Pairing], start: int) -> Iterator[Pairing]:
+def _in_order(pieces: Sequence[Pairing]) -> list[Pairing | Span]:
+    """Pieces of one tensor by their places, with the spans of zeros that stand in the place of others."""
+    cuts = (step for one in pieces for step in one.transform.steps if isinstance(step, (Slice, Part)))
+    return sorted([*pieces, *(span for step in cuts for span in step.zeros)], key=_place)
+
+
+def _laid(pieces: Sequence[Pairing | Span], start: int) -> Iterator[Pairing]:
     """Pieces of one tensor one behind the other, each with its own length: those of fewer heads are shorter."""
-    for pairing in pieces:
-        first, end = _place(pairing)
-        stop = start + end - first
-        laid = (
-            replace(step, start=start, stop=stop) if isinstance(step, (Slice, Part)) else step
-            for step in pairing.transform.steps
-        )
-        yield replace(pairing, transform=chained(*laid))
-        start = stop
+    sizes = (stop - first for first, stop in map(_place, pieces))
+    spans = list(pairwise(accumulate(sizes, initial=start)))
+    zeros = tuple(span for piece, span in zip(pieces, spans, strict=True) if not isinstance(piece, Pairing))
+    for piece, (first, stop) in zip(pieces, spans, strict=True):
+        if isinstance(piece, Pairing):
+            laid = (
+                replace(step, start=first, stop=stop, zeros=zeros) if isinstance(step, (Slice, Part)) else step
+                for step in piece.transform.steps
+            )
+            yield replace(piece, transform=chained(*laid))
+            zeros = ()
 
 
-def _in_a_row(pieces: Sequence[Pairing]) -> bool:
+def _in_a_row(pieces: Sequence[Pairing | Span]) -> bool:
     return all(_place(one)[1] == _place(other)[0] for one, other in pairwise(pieces))
 
 
-def _place(pairing: Pairing) -> Span:
+def _place(piece: Pairing | Span) -> Span:
     """Where in the whole a piece begins and ends."""
-    return next((step.start, step.stop) for step in pairing.transform.steps if isinstance(step, (Slice, Part)))
+    if not isinstance(piece, Pairing):
+        return piece
+    return next((step.start, step.stop) for step in piece.transform.steps if isinstance(step, (Slice, Part)))
 
 
 def _is_piece(pairing: Pairing) -> bool:
@@ -477,9 +488,10 @@ def fused_piece_orders(
 
 def _piece_orders(whole: Layer, pieces: Sequence[Layer], *, cut: bool) -> list[Alternative]:
     """The pairings in every order; none if the pieces do not fill the fused layer, or are too many."""
-    roles = [role for role in whole.roles if all(role in piece.roles for piece in pieces)]
-    filled = all(sum(piece.shapes[role][0] for piece in pieces) == whole.shapes[role][0] for role in roles)
-    if "weight" not in roles or not filled or factorial(len(pieces)) > MOST_ALTERNATIVES:
+    roles = [role for role in whole.roles if any(role in piece.roles for piece in pieces)]
+    full = [role for role in roles if all(role in piece.roles for piece in pieces)]
+    filled = all(sum(piece.shapes[role][0] for piece in pieces) == whole.shapes[role][0] for role in full)
+    if "weight" not in full or not filled or factorial(len(pieces)) > MOST_ALTERNATIVES:
         return []
     return [
         tuple(Pairing(a, b, "trial", 1.0, change) for a, b, change in in_pieces(whole, order, roles, cut=cut))

@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from itertools import accumulate, takewhile
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from align.names.fold_names import ELLIPSIS
+from align.names.user_rules import ELLIPSIS, fold_alike
 from align.report.thresholds import LARGEST_FACTOR, LARGEST_PLAIN_NUMBER, LIST_LINES, MOST_SHOWN_DIGITS, SHOWN_DIGITS
-from align.words.catalogue import say, word
+from align.words.catalogue import listed, say, word
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
 
 Tone = Literal["plain", "good", "bad", "open", "quiet"]
@@ -41,6 +42,20 @@ class Column:
     header: str
     kind: Literal["text", "number", "path", "words"] = "text"
     wide: bool = False
+
+
+def table_columns(headers: str) -> tuple[Column, ...]:
+    """Return the columns whose headers have these keys, each with its kind and `wide` behind colons; `#` is no key.
+
+    >>> [column.kind for column in table_columns("#:number word.dtype forward.class:path:wide")]
+    ['number', 'text', 'path']
+    """
+    columns = []
+    for header in headers.split():
+        key, *form = header.split(":")
+        kind: Any = next((name for name in form if name != "wide"), "text")
+        columns.append(Column(say(key) if "." in key else key, kind, "wide" in form))
+    return tuple(columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +113,7 @@ def verdict_block(verdict: dict[str, object], sides: tuple[str, str] = ("referen
     outcome = str(verdict["outcome"])
     headline = say("verdict.line", outcome=word("outcome", outcome), reason=verdict["reason"])
     caveats = verdict.get("caveats")
-    but = [say("verdict.caveats", caveats="; ".join(caveats))] if isinstance(caveats, list) and caveats else []
+    but = [say("verdict.caveats", caveats=listed(caveats, "; "))] if isinstance(caveats, list) and caveats else []
     return Lines("", (headline, *but, coverage_line(verdict["coverage"], sides)), TONES.get(outcome, "plain"))
 
 
@@ -108,7 +123,8 @@ def findings_blocks(findings: list[dict[str, Any]]) -> list[Block]:
     for finding in findings:
         texts = {key: finding[key] for key in ("subject", "message")}
         line = say("forward.finding", severity=word("severity", finding["severity"]), **texts)
-        lines.append(f"{line} ({facts})" if (facts := format_facts(finding["facts"])) else line)
+        facts = format_facts(finding["facts"])
+        lines.append(say("word.in_brackets", text=line, more=facts) if facts else line)
     return [Lines(say("forward.findings"), tuple(lines), "open")] if lines else []
 
 
@@ -127,6 +143,7 @@ Figure = float | int | str | None
 
 NONE = "-"
 LOWEST_DECADE = -16  # format: the power of ten of the first of `align.core.measurements.Measurement.decades`
+APART = " vs "  # between the values of both sides in a fact
 NON_FINITE = ("NaN", "Infinity", "-Infinity")  # as documents hold them
 
 
@@ -151,13 +168,13 @@ def as_float(value: Figure) -> float:
 
 def format_facts(facts: Mapping[str, Figure]) -> str:
     """List the facts of a document: numbers, non-finite ones as text, and words."""
-    return ", ".join(f"{key} {format_fact(value)}" for key, value in facts.items())
+    return listed([" ".join((word("fact", key), format_fact(value))) for key, value in facts.items()])
 
 
 def format_fact(value: Figure) -> str:
     """Show a number, or a word as it is; one beside a whole number in the digits that show the two unlike."""
     if isinstance(value, str) and value not in NON_FINITE:
-        return value
+        return listed(value.split(APART), APART)
     return format_number(value, _distinguishing_digits(value) if isinstance(value, float) else SHOWN_DIGITS)
 
 
@@ -192,6 +209,30 @@ def escape_control_characters(text: str, longest: int) -> str:
     return cut if cut.isprintable() else cut.encode("unicode_escape").decode("ascii")
 
 
+def first_names(names: Sequence[str], most: int) -> str:
+    """List the first names, and say how many more there are."""
+    rest = len(names) - most
+    return listed(names[:most]) + (say("word.and_more", count=rest) if rest > 0 else "")
+
+
+Item = TypeVar("Item")
+
+
+def fold_rows(items: Sequence[Item], naming: Callable[[Item], tuple[str, Hashable]]) -> list[tuple[str, list[Item]]]:
+    """Put items together whose names differ in their numbers alone: the folded name of each group, and its items.
+
+    `naming` gives the name of an item, and what all of its group have in common.
+    """
+    folded = fold_alike([naming(item) for item in items])
+    return [(name, [items[place] for place in places]) for name, places in folded]
+
+
+def renamed(tensor: dict[str, Any]) -> str:
+    """Name a tensor of two sides, by both names where they differ."""
+    ours, theirs = tensor["reference"], tensor["candidate"]
+    return str(ours) if ours == theirs else f"{ours} -> {theirs}"
+
+
 def layer_name(module: str, call: int = 0, output: str = "") -> str:
     """Name a tensor of a run: the module's path, the call where it is not the first, the output where it has a name."""
     path = module or say("word.whole_model")
@@ -217,24 +258,41 @@ def shorten_path(text: str, width: int) -> str:
     """Shorten a path from its middle until it fits; its numbers, which distinguish layers, go last.
 
     Words between dots become their first letter, middle ones before the outer ones; what is still longer than
-    `width` loses its middle, and two thirds of what stays are its end.
+    `width` columns loses its middle, and two thirds of what stays are its end.
     """
     words = re.split(r"(?<!\.)\.(?!\.)", text)  # not at those of a run, {0..11}
     for index in (*range(1, len(words) - 1), 0):
-        if len(".".join(words)) <= width:
+        if text_width(".".join(words)) <= width:
             break
         words[index] = words[index][:1] if words[index].isidentifier() else words[index]
     return _cut_middle(".".join(words), width)
 
 
 def _cut_middle(text: str, width: int) -> str:
-    if len(text) <= width:
+    if text_width(text) <= width:
         return text
     if width <= 1:
         return ELLIPSIS[:width]
     head = (width - 1) // 3
     tail = width - 1 - head
-    return text[:head] + ELLIPSIS + text[len(text) - tail :]
+    return text[: _fitting(text, head)] + ELLIPSIS + text[len(text) - _fitting(text[::-1], tail) :]
+
+
+def _fitting(text: str, width: int) -> int:
+    """How many of the first characters of a text fit so many columns."""
+    if text.isascii():
+        return width
+    ends = accumulate(map(text_width, text))
+    return sum(1 for _ in takewhile(lambda end: end <= width, ends))
+
+
+def text_width(text: str) -> int:
+    """The columns that a text takes in a terminal: two for each Chinese character."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def format_bytes(nbytes: int) -> str:

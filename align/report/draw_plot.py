@@ -5,16 +5,21 @@ A plot only shows what was decided: it never decides anything, and a failing one
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import math
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from align.core.atomic_files import atomic_writer
 from align.core.json_data import to_json_data
 from align.errors import FrameworkMissingError, UsageError
 from align.report import plot_layers as figure_style
 from align.report.blocks import as_float, format_number, shorten_path
+from align.report.kinds.advice import IN_MS
 from align.report.kinds.curves import parted_steps, point_rows
+from align.report.kinds.memory import MEGABYTE
 from align.report.plot_layers import (
     BAD,
     BAND,
@@ -35,6 +40,7 @@ from align.report.plot_layers import (
     house_style,
     integer_ticks,
     new_axes,
+    new_pictures,
 )
 from align.report.plot_layers import BAD as LOST
 from align.report.thresholds import (
@@ -44,13 +50,14 @@ from align.report.thresholds import (
     GRID_MIDDLE,
     GRID_RANKS,
     GRID_ROWS,
+    HEAT_SCALE,
     LABELLED_SHARE,
     LEGEND_NAME_WIDTH,
     MARKED_EVENTS,
     MARKED_POINTS,
     NAME_WIDTH,
 )
-from align.words.catalogue import say, speaking, word
+from align.words.catalogue import reader_language, say, speaking, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,6 +66,17 @@ if TYPE_CHECKING:
     from align.report.plot_layers import Picture
     from align.runs.run_folder import Result
 
+
+# The parts of a step by what they are for.
+PART_COLOURS = {
+    "data": BAD,
+    "forward": REFERENCE,
+    "backward": CANDIDATE,
+    "optimizer": GOOD,
+    "communication": OPEN,
+    "whole": BAND,
+    "host": QUIET,
+}
 
 # Both loss curves, and below them their difference at common steps with the band it may lie in.
 
@@ -118,7 +136,7 @@ def _curve(axes: Any, curve: dict[str, Any], color: str, style: dict[str, Any], 
         values,
         color=color,
         marker=marker,
-        label=f"{label}: {escape_dollars(shorten_path(curve['label'], LEGEND_NAME_WIDTH))}",
+        label=say("word.labelled", label=label, text=escape_dollars(shorten_path(curve["label"], LEGEND_NAME_WIDTH))),
         **style,
     )
     lost = [step for step, value in zip(curve["steps"], values, strict=True) if math.isnan(value)]
@@ -129,7 +147,7 @@ def _curve(axes: Any, curve: dict[str, Any], color: str, style: dict[str, Any], 
             "x",
             color=color,
             transform=axes.get_xaxis_transform(),
-            label=f"{label}: {say('plot.non_finite')}",
+            label=say("word.labelled", label=label, text=say("plot.non_finite")),
         )
 
 
@@ -244,12 +262,12 @@ def draw_layers_by_rank(document: dict[str, Any]) -> Any | None:
     layers = document["layers"]
     if not layers or not document["ranks"]:
         return None
-    departing = [one for one in layers if "not aligned" in one["outcomes"]]
+    departing = [layer for layer in layers if "not aligned" in layer["outcomes"]]
     shown = layers if len(layers) <= GRID_ROWS else (departing or layers)[:GRID_ROWS]
     ranks = _shown_ranks(document)
     columns = [document["ranks"].index(rank) for rank in ranks]
-    rows = [[(one["outcomes"][place], one["values"][place]) for place in columns] for one in shown]
-    names = [shorten_path(one["layer"], NAME_WIDTH) for one in shown]
+    rows = [[(layer["outcomes"][place], layer["values"][place]) for place in columns] for layer in shown]
+    names = [shorten_path(layer["layer"], NAME_WIDTH) for layer in shown]
     return _draw(rows, names, ranks, "plot.layers_by_rank_title", "plot.layer")
 
 
@@ -258,14 +276,44 @@ def draw_steps_by_rank(document: dict[str, Any]) -> Any | None:
     steps, ranks = document["steps"], _shown_ranks(document)
     if len(steps) < 2 or not ranks:
         return None
-    found: dict[tuple[int, int], Cell] = {}
+    cells: dict[tuple[int, int], Cell] = {}
     for task in document["tasks"]:
         if task["rank"] is not None and task["step"] is not None:
             place = task["step"], task["rank"]
-            found[place] = max(found.get(place, ("", None)), (task["state"], task["value"]), key=_gravity)
+            cells[place] = max(cells.get(place, ("", None)), (task["state"], task["value"]), key=_gravity)
     shown = steps[:GRID_ROWS]
-    rows = [[found.get((step, rank), ("", None)) for rank in ranks] for step in shown]
+    rows = [[cells.get((step, rank), ("", None)) for rank in ranks] for step in shown]
     return _draw(rows, [*map(str, shown)], ranks, "plot.steps_by_rank_title", "plot.training_step")
+
+
+def draw_step_parts(document: dict[str, Any]) -> Any | None:
+    """Draw a bar of each side's step of a `mindalign.advise` document, part by part; None where no parts are told."""
+    sides = [(side, document[side]) for side in ("reference", "candidate")]
+    bars = [(side, parts) for side, one in sides if one and (parts := _milliseconds(one["parts"]))]
+    if not bars:
+        return None
+    figure, (axes,) = new_axes(8.6, 1.3 + 0.5 * len(bars), (1.0,))
+    kinds = [kind for kind in PART_COLOURS if any(kind in parts for _, parts in bars)]
+    for place, (_, parts) in enumerate(bars):
+        left = 0.0
+        for kind in kinds:
+            width = max(parts.get(kind, 0.0), 0.0)
+            label = word("advise_part", kind) if not place else None
+            axes.barh(place, width, left=left, height=0.6, color=PART_COLOURS[kind], label=label)
+            left += width
+    axes.set_yticks(range(len(bars)), [say(f"plot.{side}") for side, _ in bars])
+    axes.invert_yaxis()
+    axes.set(title=say("plot.step_parts_title"), xlabel=say("plot.milliseconds"))
+    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.45), ncols=4, borderaxespad=0)
+    return figure
+
+
+def _milliseconds(parts: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """The milliseconds of each kind of part."""
+    found: dict[str, float] = {}
+    for part in parts:
+        found[part["kind"]] = found.get(part["kind"], 0.0) + as_float(part["seconds"]) * IN_MS
+    return found
 
 
 def _shown_ranks(document: dict[str, Any]) -> list[int]:
@@ -328,8 +376,122 @@ def _colour(cell: Cell) -> tuple[str, float]:
 
 
 def _strength(value: float) -> float:
-    """From the faintest for what departs a little to 1 for what is some powers of ten further."""
+    """Return from the faintest, for what departs a little, to 1 for what is some powers of ten further."""
     return min(max(GRID_MIDDLE + math.log10(value) / 10, GRID_FAINTEST), 1.0)
+
+
+def draw_samples(document: dict[str, Any]) -> Any | None:
+    """Draw the pictures and curves of a `mindalign.data` document: reference, candidate, and where they differ."""
+    samples = [sample for sample in document["samples"] if sample["size"][0] or all(sample["curves"])]
+    if not samples:
+        return None
+    figure, axes = new_pictures(len(samples), ("reference", "candidate", "difference"))
+    for row, sample in zip(axes, samples, strict=True):
+        if sample["size"][0]:
+            _draw_pictures(row, sample)
+        else:
+            _draw_curves(row, sample["curves"])
+        row[0].set_ylabel(escape_dollars(f"{sample['field']} {sample['index'][0]}"))
+        for place, name in zip(row, ("reference_span", "candidate_span"), strict=False):
+            place.set_xlabel(sample[name])
+    return figure
+
+
+def _draw_pictures(row: Any, sample: dict[str, Any]) -> None:
+    for place, name in zip(row, ("reference", "candidate", "difference"), strict=True):
+        if sample[name]:
+            pixels = np.frombuffer(base64.b64decode(sample[name]), np.uint8)
+            place.imshow(pixels.reshape(*sample["size"], 3), interpolation="nearest")
+
+
+def _draw_curves(row: Any, curves: list[list[float]]) -> None:
+    reference, candidate = (np.array(curve) for curve in curves)
+    row[0].plot(reference, color=REFERENCE)
+    row[1].plot(candidate, color=CANDIDATE)
+    if reference.shape == candidate.shape:
+        row[2].plot(candidate - reference, color=BAD)
+
+
+def draw_departures_by_step(document: dict[str, Any]) -> Any | None:
+    """Draw the differences of a `mindalign.watch` document by layer and step: the darker the further apart."""
+    heat = document["heat"]
+    if not heat["layers"] or not heat["steps"]:
+        return None
+    rows = [
+        [("not aligned" if value > 0 else "", value * HEAT_SCALE) for value in map(as_float, row)]
+        for row in heat["differences"][:GRID_ROWS]
+    ]
+    figure = _draw(rows, heat["layers"][:GRID_ROWS], heat["steps"], "plot.departures_by_step_title", "plot.layer")
+    figure.axes[0].set_xlabel(say("plot.training_step"))
+    return figure
+
+
+def draw_departing_figures(document: dict[str, Any]) -> Any | None:
+    """Draw the loss of a `mindalign.watch` document and what departs first, both sides beside each other."""
+    series = document["series"]
+    if not series:
+        return None
+    figure, axes = new_axes(10, 2.4 * len(series), (1.0,) * len(series))
+    for place, line in zip(axes, series, strict=True):
+        for side, color in (("reference", REFERENCE), ("candidate", CANDIDATE)):
+            place.plot(line["steps"], [_finite(value) for value in line[side]], color=color, label=word("word", side))
+        quantity = word("watch_quantity", line["quantity"])
+        place.set_ylabel(escape_dollars(f"{quantity} {shorten_path(line['name'], NAME_WIDTH)}".strip()))
+    axes[0].set_title(say("plot.departing_figures_title"))
+    axes[0].legend()
+    axes[-1].set_xlabel(say("plot.training_step"))
+    return figure
+
+
+MEMORY_COLOURS = {
+    "weights": REFERENCE,
+    "gradients": CANDIDATE,
+    "state": OPEN,
+    "activations": GOOD,
+    "temporaries": BAD,
+    "inputs": QUIET,
+}
+
+
+def draw_memory_by_phase(document: dict[str, Any]) -> Any | None:
+    """Draw what each phase of a `mindalign.memory` document takes at its peak, a stacked bar a phase and side."""
+    bars = [(side, phase) for side in document["sides"] for phase in side["phases"]]
+    if not bars:
+        return None
+    figure, (axes,) = new_axes(10, 1.6 + 0.45 * len(bars))
+    left = [0.0] * len(bars)
+    for kind, colour in MEMORY_COLOURS.items():
+        sizes = [phase[kind] / MEGABYTE for _, phase in bars]
+        axes.barh(range(len(bars)), sizes, left=left, color=colour, label=word("memory_kind", kind))
+        left = [start + size for start, size in zip(left, sizes, strict=True)]
+    several = len(document["sides"]) > 1
+    names = [
+        f"{shorten_path(side['label'], NAME_WIDTH)} {word('memory_phase', phase['phase'])}"
+        if several
+        else word("memory_phase", phase["phase"])
+        for side, phase in bars
+    ]
+    axes.set_yticks(range(len(bars)), [escape_dollars(name) for name in names])
+    axes.invert_yaxis()
+    axes.set_xlabel(say("plot.megabytes"))
+    axes.set_title(say("plot.memory_by_phase_title"))
+    axes.legend(ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.25))
+    return figure
+
+
+def draw_memory_by_step(document: dict[str, Any]) -> Any | None:
+    """Draw the memory of each step of a `mindalign.memory` document, a line for each kind that was followed."""
+    lines = [(growth, series) for growth in document["growth"] for series in growth["series"]]
+    if not lines:
+        return None
+    figure, axes = new_axes(10, 2.0 * len(lines), (1.0,) * len(lines))
+    for place, (growth, series) in zip(axes, lines, strict=True):
+        values = [_finite(value) / MEGABYTE for value in series["values"]]
+        place.plot(growth["steps"], values, color=BAD if series["grows"] else REFERENCE)
+        place.set_ylabel(f"{word('growing_memory', series['memory'])}\n{say('plot.megabytes')}")
+    axes[-1].set_xlabel(say("plot.training_step"))
+    axes[0].set_title(say("plot.memory_by_step_title"))
+    return figure
 
 
 PLOTS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
@@ -339,8 +501,14 @@ PLOTS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
     "gradient_norms": ("step", draw_gradient_norms),
     "update_sizes": ("step", draw_update_sizes),
     "loss_curves": ("loss", draw_loss_curves),
+    "samples": ("data", draw_samples),
+    "departures_by_step": ("watch", draw_departures_by_step),
+    "departing_figures": ("watch", draw_departing_figures),
+    "memory_by_phase": ("memory", draw_memory_by_phase),
+    "memory_by_step": ("memory", draw_memory_by_step),
     "layers_by_rank": ("batch", draw_layers_by_rank),
     "steps_by_rank": ("batch", draw_steps_by_rank),
+    "step_parts": ("advise", draw_step_parts),
 }
 SUFFIX = ".png"
 
@@ -353,6 +521,14 @@ def draw_plot(name: str, document: dict[str, Any]) -> Picture | None:
             return None
         figure.set_dpi(figure_style.DPI)
         return as_picture(figure, say("plot.alt", name=say(f"plot.{name}_title")))
+
+
+def font_note() -> str:
+    """Say why plots are labelled in English where their reader reads another language; "" where they are not."""
+    if importlib.util.find_spec("matplotlib") is None or drawable_language() == reader_language():
+        return ""
+    with speaking():
+        return say("plot.no_font")
 
 
 def save_plot(name: str, result: Result, path: Path) -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from align.runs.run_folder import UnfinishedRun
-    from align.words.message_words import Sentence
+    from align.words.catalogue import Sentence
 
 
 SHOWN = (*JUDGED.values(), "stale", "foreseen")  # states in which a rung has a result of its own
@@ -80,20 +80,20 @@ def judged_run(path: Path | str) -> JudgedRun:
     try:
         climb = in_words(folder.read("ladder") or {}, spoken())
         climbed = list(_climbed(climb))
-        kinds = dict.fromkeys([*KINDS, *(one.kind for one in climbed if one.kind)])
+        kinds = dict.fromkeys([*KINDS, *(rung.kind for rung in climbed if rung.kind)])
         documents = {
             kind: in_words(document, spoken()) for kind in kinds if (document := folder.read(kind)) is not None
         }
         found = _Results(folder, documents, str(climb.get("created", "")))
         states = (*map(found.as_it_is_now, climbed), *found.beside(climbed))
-        newest = max(str(one["created"]) for one in (*documents.values(), *([climb] if climb else [])))
+        newest = max(str(document["created"]) for document in (*documents.values(), *([climb] if climb else [])))
         created = dt.datetime.fromisoformat(newest).astimezone(dt.timezone.utc)
     except (KeyError, TypeError, ValueError) as error:
         raise RunFolderError.of("report_usage.damaged", folder=folder.path, error=repr(error)) from error
-    verdict = judge_ladder([replace(one, name=rung_title(one)) for one in states])
+    verdict = judge_ladder([replace(rung, name=rung_title(rung)) for rung in states])
     if spoken() != ENGLISH:
         states = tuple(map(_told, states))
-        caveats = tuple(in_language(one, spoken()) for one in verdict.caveats)
+        caveats = tuple(in_language(caveat, spoken()) for caveat in verdict.caveats)
         verdict = replace(verdict, reason=in_language(verdict.reason, spoken()), caveats=caveats)
     return JudgedRun(folder, states, verdict, created, documents, climb)
 
@@ -149,11 +149,11 @@ class _Results:
         What an earlier climb left of a rung that went another way since, as a comparison of two checkpoints where one
         is converted now, is no result of this port any more.
         """
-        own = {one.kind for one in climbed}
-        names = {one.name for one in climbed if one.kind}
-        former = {kind for rung in rungs() if rung.name in names for kind in rung.kinds} - own
+        climbed_kinds = {rung.kind for rung in climbed}
+        names = {rung.name for rung in climbed if rung.kind}
+        former = {kind for rung in rungs() if rung.name in names for kind in rung.kinds} - climbed_kinds
         for kind in KINDS:
-            if kind in own or (kind in former and not self._is_newer(kind)):
+            if kind in climbed_kinds or (kind in former and not self._is_newer(kind)):
                 continue
             result = self._of_kind(kind)
             if result.state != "not run" or (not climbed and kind in LADDER):
@@ -211,12 +211,12 @@ def _of_document(folder: RunFolder, kind: str, document: dict[str, Any]) -> Rung
             reason = emulated_reason(document) if kind == "emulate" else kept_sentence(document["verdict"], "reason")
             return RungResult(kind, "foreseen", reason, asked=False, kind=kind)
         verdict = document["verdict"]
-        asked = kind == "determinism" or kind not in OF_NO_PORT
+        is_asked = kind == "determinism" or kind not in OF_NO_PORT
         state = JUDGED[Outcome(verdict["outcome"])]
         found: dict[str, Any] = {"culprits": _culprits(kind, document)}
         if kind == "batch":
             found = {"culprits": batch_culprits(document), "commands": tuple(document["next_commands"])}
-        return RungResult(kind, state, kept_sentence(verdict, "reason"), asked=asked, kind=kind, **found)
+        return RungResult(kind, state, kept_sentence(verdict, "reason"), asked=is_asked, kind=kind, **found)
     except (KeyError, TypeError, ValueError) as error:
         raise RunFolderError.of("report_usage.no_verdict", file=folder.file(kind), error=repr(error)) from error
 

@@ -6,13 +6,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from align.core.about import CHECKOUT, beside_package
+from align.core.about import CHECKOUT
 from align.core.json_data import in_words, own_fields, to_json_data
+from align.core.load_code import beside_package
 from align.core.verdicts import Outcome, ShownResult, Verdict
 from align.errors import ReportError, RunFolderError
 from align.names.map_export import COLUMNS, map_rows
 from align.report.blocks import NON_FINITE, Block, Lines, Table, as_float
-from align.report.draw_plot import PLOTS, draw_plot
+from align.report.draw_plot import PLOTS, draw_plot, font_note
 from align.report.judged_run import emulated_coverage, judged_run, unfinished_text
 from align.report.kinds.ladder import FAULTY, failure_lines, next_steps, rung_reason, source_blocks, summary_blocks
 from align.report.kinds.steps import SIDES, step_parameters
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from align.report.judged_run import JudgedRun
     from align.report.kinds.steps import StepParameter
     from align.report.plot_layers import Picture
-    from align.runs.rung import Rung, RungResult, RungState
+    from align.runs.rung import RungResult, RungState
 
 
 # What drawing can fail with, whatever the values or the state of the plotting library are.
@@ -38,7 +39,7 @@ PLOT_FAILURES = (
     ArithmeticError, AttributeError, ImportError, LookupError, MemoryError, OSError, RuntimeError, TypeError,
     ValueError,
 )  # fmt: skip
-LISTED_WHOLE = ("forward", "loss", "map", "step")
+LISTED_WHOLE = ("data", "forward", "loss", "map", "step")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,9 @@ class RunView:
     def summary(self) -> Shown:
         """Show every rung with its verdict; a rung that was not run is shown as such."""
         style = f"<style>{read_template('report.css')}</style>"
-        return Shown(
-            tuple(summary_blocks(in_words(to_json_data(summarize_run(self.folder.path)), spoken()))), head=style
-        )
+        blocks = summary_blocks(in_words(to_json_data(summarize_run(self.folder.path)), spoken()))
+        note = [Lines("", (font_note(),), "quiet")] if font_note() else []
+        return Shown((*blocks, *note), head=style)
 
     @speaking()
     def faults(self) -> Shown:
@@ -142,14 +143,16 @@ def open_run(folder: str | Path = ".") -> RunView:
     return RunView(RunFolder.open(Path(folder)))
 
 
+SIDE_NAMES = ("reference", "candidate", "model", "job")  # of a document, where it has no list of them
+
+
 def _titled(kind: str, document: dict[str, Any]) -> Shown:
     """The name of a rung and its sides, one or two."""
-    labels = [one["label"] for one in document["sides"]] if "sides" in document else None
-    first, *others = labels or [
-        document[side] for side in ("reference", "candidate", "model", "job") if side in document
-    ]
-    sides = say("rung.sides", reference=first, candidate=others[0]) if others else str(first)
-    return Shown((Lines(word("rung", kind), (sides,)),))
+    sides = document.get("sides") or [document[name] for name in SIDE_NAMES if name in document]
+    labels = [side["label"] if isinstance(side, dict) else side for side in sides]
+    first, *others = labels or [rank["folder"] for rank in document["ranks"]]
+    named = say("rung.sides", reference=first, candidate=others[0]) if others else str(first)
+    return Shown((Lines(word("rung", kind), (named,)),))
 
 
 def _notice(text: str) -> Shown:
@@ -205,12 +208,12 @@ def _rung(run: JudgedRun, rung: RungResult) -> ReportRung:
     document = run.document(rung)
     begun = run.folder.unfinished(rung.kind) if rung.state == "could not compare" and document else None
     unfinished = asdict(begun) if begun else None
-    told = ReportRung(rung.name, rung.state, rung_reason(rung), rung.kind, unfinished=unfinished)
+    reported = ReportRung(rung.name, rung.state, rung_reason(rung), rung.kind, unfinished=unfinished)
     if document is None:
-        return told
+        return reported
     try:
         coverage = own_fields(_coverage(rung, document))
-        return replace(told, coverage=coverage, created=document["created"], made_from=document["made_from"])
+        return replace(reported, coverage=coverage, created=document["created"], made_from=document["made_from"])
     except (KeyError, TypeError, ValueError) as error:
         file = run.folder.file(rung.kind)
         raise RunFolderError.of("report_usage.no_verdict", file=file, error=repr(error)) from error
@@ -221,11 +224,8 @@ def _coverage(rung: RungResult, document: dict[str, Any]) -> Mapping[str, Any]:
     if rung.kind == "emulate":
         return emulated_coverage(document)
     own: Mapping[str, Any] = document["verdict"]["coverage"]
-    return next((one.judge(document).coverage for one in rungs() if _reads(one, rung)), own)
-
-
-def _reads(one: Rung, rung: RungResult) -> bool:
-    return one.name == rung.name and rung.kind in one.kinds
+    readers = (one for one in rungs() if one.name == rung.name and rung.kind in one.kinds)
+    return next((one.judge(document).coverage for one in readers), own)
 
 
 # The files under `notebooks/` that a report is made from, found in a wheel, an editable install and a checkout.
@@ -356,7 +356,7 @@ def loss_frame(document: dict[str, Any]) -> pd.DataFrame:
     return _frame([{"step": step, "loss": loss} for step, loss in enumerate(document["losses"], 1)])
 
 
-def memory_frame(document: dict[str, Any]) -> pd.DataFrame:
+def followed_frame(document: dict[str, Any]) -> pd.DataFrame:
     """One row a sample of a process that was followed: seconds since the start, and bytes."""
     pairs = zip(document["seconds"], document["resident"], strict=True)
     return _frame([{"seconds": seconds, "resident": resident} for seconds, resident in pairs])
@@ -368,7 +368,7 @@ FRAMES = {
     "step": parameter_frame,
     "steps": loss_frame,
     "loss": point_frame,
-    "memory": memory_frame,
+    "followed": followed_frame,
 }
 # What other kinds list: a field, or a field of each entry of a field.
 ROWS = {
@@ -384,11 +384,13 @@ ROWS = {
     "scan": ("calls",),
     "generate": ("comparisons", "positions"),
     "hyperparameters": ("differences",),
+    "advise": ("advice",),
     "initial": ("parameters",),
     "inspect": ("tensors",),
     "iterations": ("tensors",),
     "ladder": ("rungs",),
     "lint": ("findings",),
+    "memory": ("sides", "layers"),
     "log": ("metrics",),
     "crash": ("steps",),
     "nonfinite": ("before",),
@@ -397,11 +399,16 @@ ROWS = {
     "precision": ("layers",),
     "report": ("rungs",),
     "repro": ("outputs",),
+    "ranks": ("ranks",),
+    "watch": ("departures",),
+    "watched": ("trends",),
+    "samples": ("samples",),
     "scale": ("steps",),
     "switches": ("switches",),
     "trace": ("calls", "outputs"),
     "training": ("layers",),
     "updates": ("tensors",),
+    "data": ("fields",),
     "validate": ("combinations",),
 }
 # Fields of a row that hold figures, and what goes before the name of each as a column.

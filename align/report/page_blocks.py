@@ -1,7 +1,7 @@
 """Blocks as the page draws them: tables that sort and filter, facts and lines. Every text is escaped.
 
 Of a long table the first rows stand in the page; the others stand behind it as data, of which the page's script makes
-rows as they come into view. Without scripts the first rows stay.
+rows as they come into view. Without scripts the first rows stay. Data are shared by all languages of the page.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import io
 import json
 import re
 from dataclasses import dataclass, field
-from html import escape
+from html import escape, unescape
+from itertools import count, zip_longest
 from math import inf, isnan
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +29,10 @@ from align.report.thresholds import (
     ROWS_IN_PAGE,
     UNBROKEN_CHARACTERS,
 )
-from align.words.catalogue import say, word
+from align.words.catalogue import ENGLISH, LANGUAGES, say, speaking, spoken, word
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from align.report.blocks import Column
 
@@ -50,6 +51,40 @@ def embedded(data: Any) -> str:
     '["\\u003c/script>"]'
     """
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+DATA = re.compile(r'(<script type="application/json")>(.*?)</script>', re.DOTALL)
+
+
+def share_data(versions: Mapping[str, str]) -> tuple[list[str], str]:
+    """Take the data out of the versions of a page; return these, and the data as one list.
+
+    A script in the place of the data names its place in the list. Where the languages differ stands an object of what
+    each has, by language.
+
+    >>> share_data({name: f'<script type="application/json">[1,"{name}"]</script>' for name in ("en", "zh")})
+    (['<script type="application/json" data-place="0"></script>', ...], '[[1,{"en":"en","zh":"zh"}]]')
+    """
+    data = [[json.loads(text) for _, text in DATA.findall(version)] for version in versions.values()]
+    shared = [_merged(dict(zip(versions, one, strict=True))) for one in zip_longest(*data)]
+    return [_with_places(version) for version in versions.values()], embedded(shared)
+
+
+def _with_places(version: str) -> str:
+    places = count()
+    return DATA.sub(lambda found: f'{found[1]} data-place="{next(places)}"></script>', version)
+
+
+def _merged(values: dict[str, Any]) -> Any:
+    """One value for all languages where theirs are equal; else by language, of lists of one length item by item."""
+    first, *others = values.values()
+    if all(value == first for value in others):
+        return first
+    if all(isinstance(value, list) and len(value) == len(first) for value in values.values()):
+        return [_merged(dict(zip(values, parts, strict=True))) for parts in zip(*values.values(), strict=True)]
+    if all(isinstance(value, dict) and value.keys() == first.keys() for value in values.values()):
+        return {key: _merged({language: value[key] for language, value in values.items()}) for key in first}
+    return values
 
 
 def _table(block: Table, name: str) -> str:
@@ -82,15 +117,15 @@ def _header(column: Column, rows: int) -> str:
 
 def _tools(block: Table) -> str:
     """The field to filter by, the number of rows, and what unfolds rows that could not be compared."""
-    count, folded = len(block.rows), sum(map(_is_open, block.rows))
-    if count < FILTERED_TABLE_ROWS and not folded:
+    rows, folded = len(block.rows), sum(map(_is_open, block.rows))
+    if rows < FILTERED_TABLE_ROWS and not folded:
         return ""
     label = escape(say("page.filter_of", title=block.title))
     field = f'<input type="search" placeholder="{escape(say("page.filter"))}" aria-label="{label}">'
-    shown_count = f'<span class="count" role="status">{escape(say("page.rows", count=count))}</span>'
+    shown_count = f'<span class="count" role="status">{escape(say("page.rows", count=rows))}</span>'
     shown = escape(say("page.show_open", count=folded))
     unfold = f'<button type="button" class="unfold" aria-pressed="false">{shown}</button>' if folded else ""
-    return f'<div class="tools">{field if count >= FILTERED_TABLE_ROWS else ""}{shown_count}{unfold}</div>'
+    return f'<div class="tools">{field if rows >= FILTERED_TABLE_ROWS else ""}{shown_count}{unfold}</div>'
 
 
 def _is_open(row: Row) -> bool:
@@ -203,24 +238,24 @@ class _Tree:
 
     def upwards(self, place: int) -> list[int]:
         """The places of a node and of all above it, the root last."""
-        found = []
+        places = []
         while place >= 0:
-            found.append(place)
+            places.append(place)
             place = self.nodes[place].parent
-        return found
+        return places
 
 
 def _tree(document: dict[str, Any], side: str) -> _Tree:
     tree = _Tree()
     for row, layer in enumerate(document["layers"]):
-        own, alone = tree.add(layer[side]), layer.get("isolated") or {}
-        own.class_name = own.class_name or layer[f"{side}_class"]
+        node, alone = tree.add(layer[side]), layer.get("isolated") or {}
+        node.class_name = node.class_name or layer[f"{side}_class"]
         factors = _factor(layer["factor"]), _factor(alone.get("factor"))
-        if own.row < 0 or max(factors) > max(own.own):
-            own.row = row
-        own.own = _larger(own.own, factors)
-        own.is_open = own.is_open or layer["outcome"] == "not comparable"
-        for place in tree.upwards(tree.places[own.path]):
+        if node.row < 0 or max(factors) > max(node.own):
+            node.row = row
+        node.own = _larger(node.own, factors)
+        node.is_open = node.is_open or layer["outcome"] == "not comparable"
+        for place in tree.upwards(tree.places[node.path]):
             tree.nodes[place].worst = _larger(tree.nodes[place].worst, factors)
     for one in document["unpaired"]:
         if one["side"] == side and one["module"] not in tree.places:
@@ -284,9 +319,7 @@ def _level(node: _Node, factor: float) -> int:
 
 
 # The plots of a report as SVG that stands in the page and takes the page's colours, dark or light.
-#
-# They are drawn as the notebook draws them. The colours of the drawing become variables of the page's style, texts
-# stay texts. A plot that cannot be drawn says so in its place; no verdict depends on it.
+
 
 # What each colour of the drawing means; the names are those of the page's style.
 COLOURS = {
@@ -303,50 +336,106 @@ COLOURS = {
     "#E9ECEF": "grid",
     "#FFFFFF": "surface",
 }
+FAMILIES = ", ".join(f"'{name}'" for name in figure_style.STYLE["font.family"])
+TEXT = re.compile("(<text [^>]*>)([^<]+)</text>")
 
 
-def plot_svg(name: str, document: dict[str, Any]) -> str:
-    """Return one of `align.report.draw_plot.PLOTS` as a `figure`, or a line that says why there is none."""
-    title = say("plot.alt", name=say(f"plot.{name}_title"))
+@dataclass(frozen=True, slots=True)
+class PagePlot:
+    """A drawing with its marks, and each of its words with the tag that places it, in every language.
+
+    Without marks there was nothing to draw, or drawing failed for a `reason`.
+    """
+
+    name: str
+    size: str = ""
+    marks: str = ""
+    words: tuple[tuple[str, dict[str, str]], ...] = ()
+    reason: str = ""
+
+    def figure(self) -> str:
+        """The plot in the language that is spoken now, as a `figure` or a line that says why there is none."""
+        title = say(f"plot.{self.name}_title")
+        if self.reason:
+            return f'<p class="note open">{escape(say("plot.failed", name=title, reason=self.reason))}</p>'
+        if not self.marks:
+            return f'<p class="note">{escape(say("plot.nothing"))}</p>'
+        label = escape(say("plot.alt", name=title))
+        words = "\n".join(f"{tag}{escape(text[spoken()])}</text>" for tag, text in self.words)
+        return (
+            f'<figure class="plot" tabindex="0" role="group" aria-label="{label}">'
+            f'<svg {self.size} role="img" aria-label="{label}"><use href="#plot-{self.name}"/>\n{words}</svg></figure>'
+        )
+
+
+def draw_page_plot(name: str, document: dict[str, Any]) -> PagePlot:
+    """Draw one of `align.report.draw_plot.PLOTS` for all languages."""
     try:
-        drawing = _drawn(name, _thinned(PLOTS[name][0], document))
+        return _drawn(name, _thinned(PLOTS[name][0], document))
     except PLOT_FAILURES as error:  # shown as such; it changes no verdict
-        reason = f"{type(error).__name__}: {error}"
-        text = say("plot.failed", name=say(f"plot.{name}_title"), reason=reason)
-        return f'<p class="note open">{escape(text)}</p>'
-    if drawing is None:
-        return f'<p class="note">{escape(say("plot.nothing"))}</p>'
-    picture = _of_the_page(drawing, name, title)
-    return f'<figure class="plot" tabindex="0" role="group" aria-label="{escape(title)}">{picture}</figure>'
+        return PagePlot(name, reason=f"{type(error).__name__}: {error}")
 
 
-def _drawn(name: str, document: dict[str, Any]) -> str | None:
+def shared_marks(plots: Iterable[PagePlot]) -> str:
+    """The marks of all plots, which are shown where a figure uses them."""
+    drawn = "".join(f'<g id="plot-{one.name}">{one.marks}</g>\n' for one in plots if one.marks)
+    return f'<svg class="marks" width="0" height="0" aria-hidden="true"><defs>{drawn}</defs></svg>' if drawn else ""
+
+
+def _drawn(name: str, document: dict[str, Any]) -> PagePlot:
+    """The drawing in English, whose words stand in the same places in the others: none of these is longer."""
     import matplotlib as mpl
 
     with figure_style.house_style():
         mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": name})
-        figure = PLOTS[name][1](document)
-        if figure is None:
-            return None
-        from matplotlib.backends.backend_svg import FigureCanvasSVG
+        figures = {}
+        for language in LANGUAGES:
+            with speaking(language):
+                figures[language] = PLOTS[name][1](document)
+        if figures[ENGLISH] is None:
+            return PagePlot(name)
+        known = dict(_worded(figures))
+        size, picture = _of_the_page(_as_svg(figures[ENGLISH]), name)
+    words = [(tag, known[text]) for tag, shown in TEXT.findall(picture) if (text := unescape(shown)) in known]
+    marks = TEXT.sub(lambda found: "" if unescape(found[2]) in known else found[0], picture)
+    return PagePlot(name, size, marks, tuple(words))
 
-        figure.set_facecolor("none")
-        for axes in figure.axes:
-            axes.set_facecolor("none")
-        stream = io.StringIO()
-        FigureCanvasSVG(figure).print_svg(stream, metadata={"Date": None})
-        return stream.getvalue()
+
+def _worded(figures: dict[str, Any]) -> Iterable[tuple[str, dict[str, str]]]:
+    """What a figure says otherwise in some language, line by line, by the text in English."""
+    from matplotlib.text import Text
+
+    texts = [[_text_lines(text) for text in figure.findobj(Text)] for figure in figures.values()]
+    for same_text in zip(*texts, strict=True):
+        for same_line in zip(*same_text, strict=True):
+            line = dict(zip(figures, same_line, strict=True))
+            if len({*line.values()}) > 1:
+                yield line[ENGLISH], line
 
 
-def _of_the_page(drawing: str, name: str, title: str) -> str:
-    """Leave out what only a file of its own needs, and make ids and colours those of this page."""
+def _text_lines(text: Any) -> list[str]:
+    return str(text.get_text()).replace(r"\$", "$").split("\n")
+
+
+def _as_svg(figure: Any) -> str:
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    figure.set_facecolor("none")
+    for axes in figure.axes:
+        axes.set_facecolor("none")
+    stream = io.StringIO()
+    FigureCanvasSVG(figure).print_svg(stream, metadata={"Date": None})
+    return stream.getvalue()
+
+
+def _of_the_page(drawing: str, name: str) -> tuple[str, str]:
+    """Its size, and what is drawn without what only a file needs; ids and colours become those of this page."""
     body = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", drawing[drawing.index("<svg") :], flags=re.DOTALL)
     size = re.search(r'viewBox="[^"]*"', body)
-    body = body[body.index(">") + 1 :]
-    body = re.sub(r'((?:id|xlink:href)="#?|url\(#)', rf"\g<1>{name}-", body).replace("xlink:href", "href")
-    body = re.sub(r"#[0-9a-fA-F]{6}\b", _variable, body)
-    body = re.sub(r"\s*\n\s*", "\n", body)
-    return f'<svg {size.group() if size else ""} role="img" aria-label="{escape(title)}">{body}'
+    body = body[body.index(">") + 1 : body.rindex("</svg>")]
+    body = re.sub(r'(\bid="|xlink:href="#|url\(#)', rf"\g<1>{name}-", body).replace("xlink:href", "href")
+    body = re.sub(r"#[0-9a-fA-F]{6}\b", _variable, body).replace(FAMILIES, "'DejaVu Sans', sans-serif")
+    return size.group() if size else "", re.sub(r"\s*\n\s*", "\n", body)
 
 
 def _variable(colour: re.Match[str]) -> str:

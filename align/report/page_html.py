@@ -1,4 +1,8 @@
-"""The page of a run folder as one file: the verdict, the strip of rungs, a section a rung, the sources."""
+"""The page of a run folder as one file: the verdict, the strip of rungs, a section a rung, the sources.
+
+It stands there in every language, and shows that of its reader first. What has no words stands there once: the marks of
+plots, the data behind tables and trees.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +14,23 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from align.core.about import __version__
+from align.core.align_sequences import grouped
+from align.core.json_data import in_words
 from align.core.verdicts import Outcome
-from align.names.fold_names import fold_alike, fold_names
-from align.report.blocks import TONES, Block, Lines, Table, format_fact, format_facts, layer_name
-from align.report.judged_run import judged_run, rung_title
-from align.report.kinds.culprits import (
-    cause_words,
-    culprit_blocks,
-    culprit_groups,
-    fix_blocks,
-    patch_blocks,
-    patch_title,
+from align.names.user_rules import fold_names
+from align.report.blocks import (
+    TONES,
+    Block,
+    Lines,
+    Table,
+    first_names,
+    fold_rows,
+    format_fact,
+    format_facts,
+    layer_name,
 )
+from align.report.judged_run import judged_run, rung_title
+from align.report.kinds.culprits import culprit_blocks, culprit_groups, fix_blocks, patch_blocks, patch_title
 from align.report.kinds.ladder import (
     cause_in_words,
     culprit_lines,
@@ -32,16 +41,25 @@ from align.report.kinds.ladder import (
 )
 from align.report.kinds.steps import culprit_facts
 from align.report.open_run import LISTED_WHOLE, read_template
-from align.report.page_blocks import block_html, embedded, facts_html, model_trees, plot_svg
+from align.report.page_blocks import (
+    block_html,
+    draw_page_plot,
+    embedded,
+    facts_html,
+    model_trees,
+    share_data,
+    shared_marks,
+)
 from align.report.show_result import result_blocks, with_pasted
 from align.report.thresholds import CARD_LINES, OPEN_CARDS
 from align.runs.rung import CAUSES
-from align.words.catalogue import say, speaking, spoken, word
+from align.words.catalogue import LANGUAGES, listed, reader_language, say, speaking, spoken, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from align.report.judged_run import JudgedRun
+    from align.report.page_blocks import PagePlot
     from align.runs.run_folder import RunFolder
     from align.runs.rung import Culprit, RungResult
 
@@ -51,6 +69,7 @@ OF_MODELS = ("forward", "lint", "step")
 OUTCOME_MARKS = {"aligned": "✓", "not aligned": "✗", "could not compare": "!", "within the prediction": "!"}
 # What scripts say: texts whose facts they fill in.
 SPOKEN = (
+    "language",
     "rows",
     "rows_of",
     "show_open",
@@ -66,30 +85,71 @@ FACTS = {"rows": ("count",), "rows_of": ("shown", "count"), "show_open": ("count
 FACTS |= {"more_nodes": ("count",), "open_node": ("name",), "close_node": ("name",)}
 
 
-@speaking()
 def page_html(folder: RunFolder) -> str:
     """Return the page of a run folder, which loads nothing from anywhere.
 
-    Raises RunFolderError for results that are damaged, KeyError and the like for one that lacks a field.
+    Pages of two readers differ in `lang` and title alone. Raises RunFolderError for results that are damaged, KeyError
+    and the like for one that lacks a field.
     """
-    run = judged_run(folder.path)
+    created = dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    plots: dict[str, PagePlot] = {}
+    versions, skips, words = {}, "", {}
+    for language in LANGUAGES:
+        with speaking(language):
+            run = judged_run(folder.path)
+            plots = plots or _plots(run)
+            versions[language] = _version(run, plots, created)
+            skips += (
+                f'<a class="version skip" lang="{language}" href="#{_anchor("rungs")}">{escape(say("page.skip"))}</a>'
+            )
+            words[language] = _words(folder.path.name)
+    bodies, data = share_data(versions)
+    return string.Template(read_template("report_page.html")).substitute(
+        language=reader_language(),
+        title=escape(words[reader_language()]["title"]),
+        style=read_template("report_page.css"),
+        skips=skips,
+        folder=escape(folder.path.name),
+        versions="\n".join(bodies),
+        marks=shared_marks(plots.values()),
+        data=data,
+        words=embedded(words),
+        script="\n".join(f"{{\n{read_template(name)}}}" for name in SCRIPTS),
+    )
+
+
+def _plots(run: JudgedRun) -> dict[str, PagePlot]:
+    """The plots of all sections by name."""
+    return {
+        name: draw_page_plot(name, rung.document)
+        for rung in page_rungs(run)
+        if rung.document is not None
+        for name in PLOTS.get(_plotted(rung), ())
+    }
+
+
+def _version(run: JudgedRun, plots: Mapping[str, PagePlot], created: str) -> str:
+    """All that the page says, in the language that is spoken now."""
     rungs = page_rungs(run)
     titles = {rung.anchor: rung.title for rung in rungs}
-    created = dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    return string.Template(read_template("report_page.html")).substitute(
-        language=spoken(),
-        title=escape(say("page.title", folder=folder.path.name)),
-        style=read_template("report_page.css"),
-        skip=escape(say("page.skip")),
-        folder=escape(folder.path.name),
-        verdict=_verdict(run, rungs),
-        strip=rung_strip(rungs),
-        sections="".join(rung_section(rung, titles) for rung in rungs) + fix_section(folder),
-        sources=_sources(rungs),
-        words=embedded({key: say(f"page.{key}", **_left_open(key)) for key in SPOKEN}),
-        script="\n".join(f"{{\n{read_template(name)}}}" for name in SCRIPTS),
-        made=escape(say("page.made", created=created, version=__version__)),
+    sections = "".join(rung_section(rung, titles, plots) for rung in rungs)
+    footer = escape(say("page.made", created=created, version=__version__))
+    return (
+        f'<div class="version" lang="{spoken()}"><main>{_verdict(run, rungs)}'
+        f'<div id="{_anchor("rungs")}">{rung_strip(rungs)}</div>{sections}{fix_section(run.folder)}{_sources(rungs)}'
+        f"</main><footer>{footer}</footer></div>"
     )
+
+
+def _words(folder: str) -> dict[str, str]:
+    """What scripts say, and the title of the page."""
+    title = say("page.title", folder=folder)
+    return {"title": title, **{key: say(f"page.{key}", **_left_open(key)) for key in SPOKEN}}
+
+
+def _anchor(name: str) -> str:
+    """The id of a part of the page: each language has one of its own."""
+    return f"{spoken()}-{name}"
 
 
 def _left_open(key: str) -> dict[str, str]:
@@ -99,9 +159,10 @@ def _left_open(key: str) -> dict[str, str]:
 
 def _verdict(run: JudgedRun, rungs: Sequence[PageRung]) -> str:
     verdict, outcome = run.verdict, run.verdict.outcome.value
-    lines = [_sides(rungs), *([say("verdict.caveats", caveats="; ".join(verdict.caveats))] if verdict.caveats else [])]
+    caveats = [say("verdict.caveats", caveats=listed(verdict.caveats, "; "))] if verdict.caveats else []
+    lines = [_sides(rungs), *caveats]
     if missing := [rung.title for rung in rungs if rung.result.state == "not run"]:
-        lines.append(say("rung.not_run", names=", ".join(missing)))
+        lines.append(say("rung.not_run", names=listed(missing)))
     paragraphs = "".join(f"<p>{with_pasted(line)}</p>" for line in (*lines, *_next(run)) if line)
     first = f'<p class="first">{escape(_first(rungs))}</p>' if _first(rungs) else ""
     mark = f'<span class="mark" aria-hidden="true">{OUTCOME_MARKS[outcome]}</span>'
@@ -169,7 +230,7 @@ class PageRung:
 
 def page_rungs(run: JudgedRun) -> tuple[PageRung, ...]:
     """Give each rung an anchor; of several that read one result the first that failed shows it, or else the first."""
-    anchors = [f"rung-{place}-{one.name}" for place, one in enumerate(run.rungs, 1)]
+    anchors = [_anchor(f"rung-{place}-{one.name}") for place, one in enumerate(run.rungs, 1)]
     owners: dict[str, int] = {}
     for place in sorted(range(len(run.rungs)), key=lambda place: run.rungs[place].state != "failed"):
         if run.document(run.rungs[place]) is not None:
@@ -188,7 +249,7 @@ def page_rungs(run: JudgedRun) -> tuple[PageRung, ...]:
 
 def fix_section(folder: RunFolder) -> str:
     """Return the section of the last `align fix` of a run folder; "" where there is none, or where it was undone."""
-    document = folder.read("fix")
+    document = in_words(folder.read("fix"), spoken())
     if document is None or document["state"] == "undone" or not document["faults"]:
         return ""
     shown = [one for one in fix_blocks(document) if one not in patch_blocks(document)]
@@ -197,8 +258,9 @@ def fix_section(folder: RunFolder) -> str:
     )
     body = "".join(map(block_html, shown[:1])) + patches + "".join(map(block_html, shown[1:]))
     title = escape(say("page.fix_applied" if document["state"] == "applied" else "page.fix_planned"))
+    head = f'<summary class="head"><h2>{title}</h2></summary>'
     return (
-        f'<section id="fix" class="rung fix"><details open><summary class="head"><h2>{title}</h2></summary>'
+        f'<section id="{_anchor("fix")}" class="rung fix"><details open>{head}'
         f'<div class="body">{body}</div></details></section>'
     )
 
@@ -218,7 +280,11 @@ PLOTS = {
     "gradients": ("gradient_norms",),
     "optimizer": ("update_sizes",),
     "curve": ("loss_curves",),
+    "data": ("samples",),
+    "watch": ("departures_by_step", "departing_figures"),
+    "memory": ("memory_by_phase", "memory_by_step"),
     "batch": ("layers_by_rank", "steps_by_rank"),
+    "advise": ("step_parts",),
 }
 
 
@@ -232,11 +298,11 @@ def rung_strip(rungs: Sequence[PageRung]) -> str:
     return f'<nav aria-label="{escape(say("page.rungs"))}"><ol class="strip">{items}</ol></nav>'
 
 
-def rung_section(rung: PageRung, titles: dict[str, str]) -> str:
-    """Return the section of a rung; `titles` are those of all rungs by anchor."""
+def rung_section(rung: PageRung, titles: Mapping[str, str], plots: Mapping[str, PagePlot]) -> str:
+    """Return the section of a rung; `titles` are those of all rungs by anchor, `plots` those of the page by name."""
     reason = f'<span class="reason">{escape(_reason(rung))}</span>'
     head = f"{_mark(rung)}<h2>{escape(rung.title)}</h2>{_state(rung)}{reason}"
-    body = _body(rung, titles) if rung.document is not None else _remedy(rung)
+    body = _body(rung, titles, plots) if rung.document is not None else _remedy(rung)
     if body:
         is_open = " open" if rung.is_faulty or rung.document is None else ""
         head = f'<details{is_open}><summary class="head">{head}</summary><div class="body">{body}</div></details>'
@@ -263,7 +329,7 @@ def _reason(rung: PageRung) -> str:
     return rung_reason(rung.result)
 
 
-def _body(rung: PageRung, titles: dict[str, str]) -> str:
+def _body(rung: PageRung, titles: Mapping[str, str], plots: Mapping[str, PagePlot]) -> str:
     document, cards = rung.document or {}, fault_cards(rung)
     parts = [_cards(cards)]
     if rung.told_under:
@@ -271,7 +337,7 @@ def _body(rung: PageRung, titles: dict[str, str]) -> str:
         parts.append(f'<p class="line"><a href="#{rung.told_under}">{title}</a></p>')
     elif rung.result.kind == "forward":
         parts.append(_trees(document))
-    parts += [plot_svg(name, document) for name in PLOTS.get(_plotted(rung), ())]
+    parts += [plots[name].figure() for name in PLOTS.get(_plotted(rung), ())]
     if not rung.told_under:
         parts.append(_blocks(rung, document, has_cards=bool(cards)))
     return "".join([*parts, _commands(rung.result.commands)])
@@ -370,7 +436,7 @@ def _trees(document: dict[str, Any]) -> str:
     if trees is None:
         return ""
     modes = "".join(
-        f'<label><input type="radio" name="mode" value="{mode}">{escape(say(f"page.{mode}"))}</label>'
+        f'<label><input type="radio" name="{_anchor("mode")}" value="{mode}">{escape(say(f"page.{mode}"))}</label>'
         for mode in ("alone", "gathered")
     )
     legend = "".join(
@@ -467,14 +533,16 @@ def _reproducer(document: dict[str, Any], culprit: dict[str, Any], *, is_first: 
 
 
 def _of_step(rung: PageRung, document: dict[str, Any]) -> Iterable[FaultCard]:
-    known = {(one.place, one.line): one for one in rung.result.culprits}
-    own = _one_a_place([one for one in document["culprits"] if _place(one) in known], known)
-    for group in _alike(own, lambda one: (one["candidate"], (*(one[key] for key in ALIKE), str(one["facts"])))):
-        worst = max(group, key=lambda one: float(one["factor"]))
+    known = {(culprit.place, culprit.line): culprit for culprit in rung.result.culprits}
+    own = _one_a_place([culprit for culprit in document["culprits"] if _place(culprit) in known], known)
+    for _, group in fold_rows(
+        own, lambda culprit: (culprit["candidate"], (*(culprit[key] for key in ALIKE), str(culprit["facts"])))
+    ):
+        worst = max(group, key=lambda culprit: float(culprit["factor"]))
         shown = dict(culprit_facts(worst))
         title = shown.pop(say("step.where"))
         if len(group) > 1:
-            title = f"{', '.join(fold_names(one['candidate'] for one in group))} ({worst['candidate_class']})"
+            title = f"{', '.join(fold_names(culprit['candidate'] for culprit in group))} ({worst['candidate_class']})"
         cause, change = shown.pop(say("step.cause"), ""), shown.pop(say("step.change"), "")
         shown.pop(say("step.line"), None)
         below = known.get(_place(worst))
@@ -485,14 +553,14 @@ def _of_step(rung: PageRung, document: dict[str, Any]) -> Iterable[FaultCard]:
         yield FaultCard(title, cause, sides, _said(shown), change, _lines(group), _again(rung))
 
 
-def _settings_of_step(one: Mapping[str, Any]) -> tuple[tuple[tuple[str, str, str], ...], str]:
+def _settings_of_step(culprit: Mapping[str, Any]) -> tuple[tuple[tuple[str, str, str], ...], str]:
     """What differs as both sides have it, with their names, and all else that is known, in words."""
-    pairs = {name: str(fact).split(VERSUS) for name, fact in one["facts"].items() if str(fact).count(VERSUS) == 1}
-    other = format_facts({name: fact for name, fact in one["facts"].items() if name not in pairs})
+    pairs = {name: str(fact).split(VERSUS) for name, fact in culprit["facts"].items() if str(fact).count(VERSUS) == 1}
+    other = format_facts({name: fact for name, fact in culprit["facts"].items() if name not in pairs})
     if not pairs:
         return (), other
     texts = [", ".join(f"{name}={values[place]}" for name, values in pairs.items()) for place in range(len(SIDES))]
-    return tuple((side, one[side], text) for side, text in zip(SIDES, texts, strict=True)), other
+    return tuple((side, culprit[side], text) for side, text in zip(SIDES, texts, strict=True)), other
 
 
 def _said(shown: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -501,21 +569,19 @@ def _said(shown: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 def _one_a_place(culprits: Sequence[dict[str, Any]], known: Mapping[tuple[str, str], Culprit]) -> list[dict[str, Any]]:
     """One culprit for all that the ladder takes for one fault, with what is known of each."""
-    groups: dict[tuple[str, str, str, str], list[dict[str, Any]]] = {}
-    for one in culprits:
-        groups.setdefault((*_place(one), one["kind"], one["part"]), []).append(one)
+    groups = grouped(((*_place(one), one["kind"], one["part"]), one) for one in culprits)
     return [one for group in groups.values() for one in _as_one(group, known[_place(group[0])])]
 
 
 def _as_one(group: list[dict[str, Any]], below: Culprit) -> list[dict[str, Any]]:
-    causes = {cause for one in group for cause in one["cause"].split(CAUSES)}
+    causes = {cause for culprit in group for cause in culprit["cause"].split(CAUSES)}
     if len(group) == 1 or causes != {*below.cause.split(CAUSES)}:
         return group
-    worst = max(group, key=lambda one: float(one["factor"]))
-    facts = {name: fact for one in group for name, fact in one["facts"].items() if name != "or"}
-    sureness = "suspected" if any(one["sureness"] == "suspected" for one in group) else worst["sureness"]
+    worst = max(group, key=lambda culprit: float(culprit["factor"]))
+    facts = {name: fact for culprit in group for name, fact in culprit["facts"].items() if name != "or"}
+    sureness = "suspected" if any(culprit["sureness"] == "suspected" for culprit in group) else worst["sureness"]
     together = {"cause": below.cause, "change": below.change, "facts": facts, "sureness": sureness}
-    return [worst | together | {"parameters": [name for one in group for name in one["parameters"]]}]
+    return [worst | together | {"parameters": [name for culprit in group for name in culprit["parameters"]]}]
 
 
 def _place(one: Mapping[str, Any]) -> tuple[str, str]:
@@ -523,11 +589,11 @@ def _place(one: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _of_lint(rung: PageRung, document: dict[str, Any]) -> Iterable[FaultCard]:
-    found = [one for one in document["findings"] if one["severity"] != "note"]
+    found = [finding for finding in document["findings"] if finding["severity"] != "note"]
     settings = ("rule", "reference_setting", "candidate_setting", "change")
-    for group in _alike(found, lambda one: (one["candidate"], tuple(one[key] for key in settings))):
+    for _, group in fold_rows(found, lambda finding: (finding["candidate"], tuple(finding[key] for key in settings))):
         first = group[0]
-        names = {side: ", ".join(fold_names(one[side] for one in group)) for side in SIDES}
+        names = {side: ", ".join(fold_names(finding[side] for finding in group)) for side in SIDES}
         sides = tuple((side, names[side] or first[f"{side}_class"], str(first[f"{side}_setting"])) for side in SIDES)
         cause = say("lint.effect", rule=first["rule"], effect=first["effect"])
         title = sides[1][1]
@@ -537,21 +603,15 @@ def _of_lint(rung: PageRung, document: dict[str, Any]) -> Iterable[FaultCard]:
 def _of_ladder(rung: PageRung, _: dict[str, Any]) -> Iterable[FaultCard]:
     """What the ladder itself knows of a fault."""
     culprits = [{key: getattr(one, key) for key in one.__slots__} for one in rung.result.culprits]
-    for group in _alike(culprits, lambda one: (one["place"], (one["cause"], one["change"]))):
+    for _folded, group in fold_rows(culprits, lambda one: (one["place"], (one["cause"], one["change"]))):
         title = ", ".join(fold_names(one["place"] for one in group))
         first = group[0]
-        yield FaultCard(title, cause_words(first["cause"]), (), (), first["change"], _lines(group), _again(rung))
-
-
-def _alike(culprits: Sequence[Any], named: Callable[[Any], tuple[str, Any]]) -> list[list[Any]]:
-    """Put those together that differ in the numbers of their names alone."""
-    return [[culprits[place] for place in places] for _, places in fold_alike(map(named, culprits))]
+        yield FaultCard(title, cause_in_words(first["cause"]), (), (), first["change"], _lines(group), _again(rung))
 
 
 def _lines(group: Iterable[Mapping[str, Any]]) -> str:
     lines = list(dict.fromkeys(one["line"] for one in group if one.get("line")))
-    rest = len(lines) - CARD_LINES
-    return ", ".join(lines[:CARD_LINES]) + (say("word.and_more", count=rest) if rest > 0 else "")
+    return first_names(lines, CARD_LINES)
 
 
 def _again(rung: PageRung) -> str:

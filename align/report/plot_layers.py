@@ -16,6 +16,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from align.core.align_sequences import grouped
 from align.report.blocks import LOWEST_DECADE, as_float, format_number, format_percentage, layer_title, shorten_path
 from align.report.kinds.culprits import is_culprit
 from align.report.kinds.steps import step_parameters
@@ -42,7 +43,20 @@ BAND = "#E4F1EC"
 DPI = 144  # format: half a pixel of a page is a pixel of the picture
 INTERVAL_ALPHA = 0.12  # format: of the steps between which curves part
 STYLE: dict[str, Any] = {
-    "font.family": ["DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Micro Hei", "SimHei"],
+    "font.family": [
+        "DejaVu Sans",
+        "Noto Sans CJK SC",
+        "Noto Sans SC",
+        "Source Han Sans SC",
+        "Microsoft YaHei",
+        "SimHei",
+        "PingFang SC",
+        "Hiragino Sans GB",
+        "Heiti TC",
+        "WenQuanYi Micro Hei",
+        "WenQuanYi Zen Hei",
+        "Noto Sans CJK JP",
+    ],
     "font.size": 9.5,
     "axes.titlesize": 11.5,
     "axes.titleweight": "bold",
@@ -104,12 +118,20 @@ def house_style() -> Iterator[None]:
 def drawable_language() -> str:
     """The reader's language where a font that is installed has its letters, else English: no label is boxes."""
     language = reader_language()
-    if language == ENGLISH:
-        return language
+    return language if language == ENGLISH or _is_drawable() else ENGLISH
+
+
+def _is_drawable() -> bool:
+    """Look for a font of the house with Chinese letters; one may be newer than the list that matplotlib keeps."""
     from matplotlib import font_manager
 
-    installed = {font.name for font in font_manager.fontManager.ttflist}
-    return language if installed.intersection(STYLE["font.family"][1:]) else ENGLISH
+    manager, wanted = font_manager.fontManager, {*STYLE["font.family"][1:]}
+    if wanted.isdisjoint(font.name for font in manager.ttflist):
+        listed = {font.fname for font in manager.ttflist}
+        for path in sorted({*font_manager.findSystemFonts()} - listed):
+            with contextlib.suppress(OSError, RuntimeError):  # no font that can be read
+                manager.addfont(path)
+    return not wanted.isdisjoint(font.name for font in manager.ttflist)
 
 
 def new_axes(width: float, height: float, rows: tuple[float, ...] = (1.0,)) -> tuple[Any, list[Any]]:
@@ -119,6 +141,19 @@ def new_axes(width: float, height: float, rows: tuple[float, ...] = (1.0,)) -> t
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(len(rows), 1, sharex=True, squeeze=False, height_ratios=rows)
     return figure, [row[0] for row in axes]
+
+
+def new_pictures(count: int, titles: Sequence[str]) -> tuple[Any, Any]:
+    """Return a figure of rows of small pictures without ticks, and its axes (count, titles)."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(2.2 * len(titles), 2.2 * count), layout="constrained")
+    axes = figure.subplots(count, len(titles), squeeze=False)
+    for place in axes.flat:
+        place.set(xticks=[], yticks=[])
+    for place, title in zip(axes[0], titles, strict=True):
+        place.set_title(say(f"plot.{title}"))
+    return figure, axes
 
 
 def integer_ticks(axes: Any) -> None:
@@ -386,12 +421,12 @@ class DepthPoint:
 def draw_gradient_norms(document: dict[str, Any]) -> Any | None:
     """Draw the gradients of a `mindalign.step` document; what is at fault on the way back is named."""
 
-    def point(place: int, module: str, own: Sequence[StepParameter]) -> DepthPoint:
-        sizes = _norm(one.gradients[0] for one in own), _norm(one.gradients[1] for one in own)
-        judged = [one for one in own if one.outcome != UNDECIDED] or own
+    def point(place: int, module: str, parameters: Sequence[StepParameter]) -> DepthPoint:
+        sizes = _norm(one.gradients[0] for one in parameters), _norm(one.gradients[1] for one in parameters)
+        judged = [one for one in parameters if one.outcome != UNDECIDED] or parameters
         worst = _largest(one.gathered for one in judged), _largest(one.alone for one in judged)
         decided = judged[0].outcome != UNDECIDED
-        return DepthPoint(place, own[0].reference.rpartition(".")[0], module, sizes, *worst, decided)
+        return DepthPoint(place, parameters[0].reference.rpartition(".")[0], module, sizes, *worst, decided)
 
     points = _points(document, step_parameters(document), point)
     if not any(size > 0.0 for one in points for size in one.sizes):
@@ -404,11 +439,11 @@ def draw_gradient_norms(document: dict[str, Any]) -> Any | None:
 def draw_update_sizes(document: dict[str, Any]) -> Any | None:
     """Draw the updates of a `mindalign.step` document, relative to the norm of each layer's parameters."""
 
-    def point(place: int, module: str, own: Sequence[StepParameter]) -> DepthPoint:
-        norm = _norm(one.norm for one in own)
-        sizes = [_norm(one.updates[side] for one in own) / norm if norm > 0.0 else math.nan for side in (0, 1)]
-        worst = _largest(one.update_factor for one in own)
-        return DepthPoint(place, own[0].reference.rpartition(".")[0], module, (sizes[0], sizes[1]), worst)
+    def point(place: int, module: str, parameters: Sequence[StepParameter]) -> DepthPoint:
+        norm = _norm(one.norm for one in parameters)
+        sizes = [_norm(one.updates[side] for one in parameters) / norm if norm > 0.0 else math.nan for side in (0, 1)]
+        worst = _largest(one.update_factor for one in parameters)
+        return DepthPoint(place, parameters[0].reference.rpartition(".")[0], module, (sizes[0], sizes[1]), worst)
 
     updated = [one for one in step_parameters(document) if not math.isnan(one.norm)]
     points = _points(document, updated, point)
@@ -426,9 +461,7 @@ def _points(
     known: dict[str, int] = {}
     for layer in document["layers"]:
         known.setdefault(layer["candidate"], len(known))
-    layers: dict[str, list[StepParameter]] = {}
-    for one in parameters:
-        layers.setdefault(one.module, []).append(one)
+    layers = grouped((one.module, one) for one in parameters)
     ordered = sorted(layers, key=lambda module: known.get(module, len(known)))
     return [make(place, module, layers[module]) for place, module in enumerate(ordered, 1)]
 
@@ -445,26 +478,28 @@ def _largest(factors: Iterable[float]) -> float:
 
 def _culprits(document: dict[str, Any], points: Sequence[DepthPoint]) -> list[Mark]:
     """The places of layers that are wrong, and of those beside which code is."""
-    found = []
-    for number, one in enumerate(document["culprits"], 1):
-        name = one["near"] if one["part"] == "code" else one["candidate"]
-        place = _place(document, points, name) if name and one["kind"] in ("backward", "forward", "gradients") else None
+    marks = []
+    for number, culprit in enumerate(document["culprits"], 1):
+        name = culprit["near"] if culprit["part"] == "code" else culprit["candidate"]
+        place = (
+            _place(document, points, name) if name and culprit["kind"] in ("backward", "forward", "gradients") else None
+        )
         if place is not None:
-            text = "plot.code_at_fault" if one["part"] == "code" else "plot.culprit"
-            found.append((place, say(text, place=number, name=_short(name))))
-    return found
+            text = "plot.code_at_fault" if culprit["part"] == "code" else "plot.culprit"
+            marks.append((place, say(text, place=number, name=_short(name))))
+    return marks
 
 
 def _place(document: dict[str, Any], points: Sequence[DepthPoint], name: str) -> float | None:
     """The last place of a module, behind the layer before it where it has no parameters; None if it was not seen."""
-    inside = [one.place for one in points if f"{one.module}.".startswith(f"{name}.")]
+    inside = [point.place for point in points if f"{point.module}.".startswith(f"{name}.")]
     if inside:
         return inside[-1]
     run = [layer["candidate"] for layer in document["layers"]]
     if name not in run:
         return None
     before = set(run[: run.index(name)])
-    return sum(one.module in before for one in points) + 0.5
+    return sum(point.module in before for point in points) + 0.5
 
 
 def _parting(points: Sequence[DepthPoint]) -> list[Mark]:
@@ -498,15 +533,15 @@ def _draw(points: Sequence[DepthPoint], marked: Sequence[Mark], labels: Sequence
 
 
 def _sizes(axes: Any, points: Sequence[DepthPoint], lines: int) -> None:
-    low, high = _range_of_values([size for one in points for size in one.sizes])
-    places = [one.place for one in points]
+    low, high = _range_of_values([size for point in points for size in point.sizes])
+    places = [point.place for point in points]
     marker = "o" if len(points) <= MARKED_POINTS else ""
     sides = ((0, "reference", REFERENCE, {**BROAD, "markersize": 0}), (1, "candidate", CANDIDATE, THIN))
     for side, name, color, style in sides:
-        sizes = [one.sizes[side] if 0.0 < one.sizes[side] < math.inf else math.nan for one in points]
+        sizes = [point.sizes[side] if 0.0 < point.sizes[side] < math.inf else math.nan for point in points]
         axes.plot(places, sizes, color=color, marker=marker, label=say(f"plot.{name}"), **style)
-        missing = [one.place for one in points if not one.sizes[side] > 0.0]
-        endless = [one.place for one in points if one.sizes[side] == math.inf]
+        missing = [point.place for point in points if not point.sizes[side] > 0.0]
+        endless = [point.place for point in points if point.sizes[side] == math.inf]
         for own, edge, mark, key in ((missing, low, "v", "no_gradient"), (endless, high, "x", "non_finite")):
             if own:
                 label = f"{say(f'plot.{name}')}: {say(f'plot.{key}')}"
@@ -515,18 +550,18 @@ def _sizes(axes: Any, points: Sequence[DepthPoint], lines: int) -> None:
 
 
 def _factors(axes: Any, points: Sequence[DepthPoint]) -> None:
-    low, high = _range_of_values([one.factor for one in points] + [one.alone for one in points] + [0.1, 1.0])
+    low, high = _range_of_values([point.factor for point in points] + [point.alone for point in points] + [0.1, 1.0])
     axes.fill_between([1, len(points)], low / 2, 1.0, color=BAND, linewidth=0)
     axes.axhline(1.0, color=INK, linewidth=1.2, linestyle=(0, (4, 2)), label=say("plot.limit"))
     groups: dict[str, tuple[str, list[Point]]] = {
-        "within": (GOOD, [(one.place, one.factor) for one in points if one.judged and one.factor <= 1.0]),
-        "outside": (BAD, [(one.place, one.factor) for one in points if one.judged and one.factor > 1.0]),
-        "could_not_tell": (QUIET, [(one.place, one.factor) for one in points if not one.judged]),
+        "within": (GOOD, [(point.place, point.factor) for point in points if point.judged and point.factor <= 1.0]),
+        "outside": (BAD, [(point.place, point.factor) for point in points if point.judged and point.factor > 1.0]),
+        "could_not_tell": (QUIET, [(point.place, point.factor) for point in points if not point.judged]),
     }
     for name, (color, own) in groups.items():
         _scatter(axes, own, (low, high), s=15, marker="o", color=color, label=say(f"plot.{name}"), zorder=3)
     for name, color, outside in (("alone", QUIET, False), ("alone_outside", BAD, True)):
-        alone = [(one.place, one.alone) for one in points if one.judged and (one.alone > 1.0) == outside]
+        alone = [(point.place, point.alone) for point in points if point.judged and (point.alone > 1.0) == outside]
         look = {"s": 22, "marker": "D", "c": "none", "edgecolors": color}
         _scatter(axes, alone, (low, high), label=say(f"plot.{name}"), zorder=2.5, **look)
     axes.set(yscale="log", ylim=(low / 2, high * 2))

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.about import __version__
 from align.core.json_data import in_words, to_json_data
-from align.core.progress import collector_paused
+from align.core.protocols import collector_paused
 from align.errors import RunFolderError
-from align.report.blocks import Block, Column, Facts, Lines, Row, Table, shorten_path, verdict_block
+from align.report.blocks import Block, Column, Facts, Lines, Row, Table, shorten_path, text_width, verdict_block
 from align.report.thresholds import (
     LABEL_COLUMN_WIDTH,
     LINES_AT_ONCE,
@@ -29,9 +29,7 @@ from align.report.thresholds import (
     PAGE_WIDTH,
 )
 from align.runs.run_folder import schema_of
-from align.words.catalogue import say, speaking
-from align.words.message_words import harmless
-from align.words.thresholds import LONGEST_SHOWN_LINE
+from align.words.catalogue import LONGEST_SHOWN_LINE, breaking_between_characters, harmless, say, speaking, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -44,26 +42,30 @@ if TYPE_CHECKING:
 
 # The kinds of documents by the module of `kinds/` that shows them.
 KINDS = {
-    "advice": "crash doctor hyperparameters lint repro scan",
+    "advice": "advise crash doctor hyperparameters lint repro scan",
     "checkpoints": "convert diff inspect",
     "culprits": "fix",
     "curves": "iterations log loss scale",
-    "devices": "bisect emulate",
     "forward": "forward power",
-    "ladder": "ladder",
+    "ladder": "bisect emulate ladder",
     "names": "check map trace",
-    "outputs": "batch generate validate",
+    "outputs": "batch data generate validate",
     "steps": "params step steps updates",
-    "training": "determinism initial memory nonfinite precision training",
+    "memory": "memory followed",
+    "training": "determinism initial nonfinite precision ranks samples training watch watched",
 }
 MODULES = {kind: f"align.report.kinds.{module}" for module, kinds in KINDS.items() for kind in kinds.split()}
 
 
 @collector_paused()
-def print_result(document: dict[str, Any], *, show_all: bool = False) -> None:
-    """Print the document of a result; `show_all` leaves nothing out. Raises RunFolderError for an unknown schema."""
+def print_result(document: dict[str, Any], *, show_all: bool = False, only_first: bool = False) -> None:
+    """Print the document of a result; `show_all` leaves nothing out, `only_first` all but what matters most.
+
+    Raises RunFolderError for an unknown schema.
+    """
     with speaking() as language:
-        print_blocks(result_blocks(in_words(document, language), show_all=show_all))
+        blocks = result_blocks(in_words(document, language), show_all=show_all)
+        print_blocks(blocks[:1] if only_first else blocks)
 
 
 def result_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
@@ -88,13 +90,21 @@ def _blocks(document: dict[str, Any], show_all: bool) -> list[Block]:
 
         return summary_blocks(document)
     if kind == "switches":
-        from align.report.kinds.devices import switches_blocks
+        from align.report.kinds.ladder import switches_blocks
 
         return switches_blocks(document)
     if kind in MODULES:
         blocks: list[Block] = getattr(import_module(MODULES[kind]), f"{kind}_blocks")(document, show_all=show_all)
         return blocks
     raise RunFolderError.of("report_usage.unknown_schema", schema=repr(document.get("schema")))
+
+
+def explained_name(document: dict[str, Any], name: str) -> list[str]:
+    """What a `mindalign.map` document knows of one parameter; raises UsageError for no such name."""
+    from align.report.kinds.names import explained_pairs
+
+    with speaking() as language:
+        return explained_pairs(in_words(document, language), name)
 
 
 def print_verdict(verdict: Verdict) -> None:
@@ -109,12 +119,19 @@ def print_plugins(rows: Sequence[dict[str, str]]) -> None:
         columns = tuple(Column(say(f"plugins.{key}")) for key in ("room", "name", "summary", "state"))
         shown = tuple(
             Row(
-                (row["room"], row["name"], in_words(row["summary"], language), row["state"]),
+                (row["room"], row["name"], in_words(row["summary"], language), _plugin_state(row["state"])),
                 "good" if row["state"] == "ready" else "open",
             )
             for row in rows
         )
         print_blocks([Table(say("plugins.title"), columns, shown)])
+
+
+def _plugin_state(state: str) -> str:
+    """`ready`, or `missing` with what installs it behind a colon."""
+    name, _, hint = state.partition(": ")
+    known = word("plugin_state", name)
+    return say("word.labelled", label=known, text=hint) if hint else known
 
 
 def _kind(document: dict[str, Any]) -> str:
@@ -149,14 +166,15 @@ def blocks_as_text(blocks: Iterable[Block], width: int = PAGE_WIDTH) -> str:
 
 def draw(console: Console, blocks: Iterable[Block]) -> None:
     """Draw blocks one below the other, an empty line between them; whatever files hold, no text steers the terminal."""
-    for index, block in enumerate(blocks):
-        if index:
-            console.print()
-        for part in _parts(_harmless(block), console.width):
-            if isinstance(part, PlainRows):
-                console.out(part.text, style=part.style, highlight=False)
-            else:
-                console.print(part, soft_wrap=isinstance(part, Pasted))
+    with breaking_between_characters():
+        for index, block in enumerate(blocks):
+            if index:
+                console.print()
+            for part in _parts(_harmless(block), console.width):
+                if isinstance(part, PlainRows):
+                    console.out(part.text, style=part.style, highlight=False)
+                else:
+                    console.print(part, soft_wrap=isinstance(part, Pasted))
 
 
 def _harmless(block: Block) -> Block:
@@ -208,14 +226,11 @@ def _terminal_table(block: Table, width: int) -> list[RenderableType]:
 def _widths(
     columns: list[Column], rows: list[tuple[Row, list[str]]], cuts: list[int | None], width: int
 ) -> list[int] | None:
-    """The widths of the columns if every row fits a line, and holds nothing that is wider than it has letters."""
-    from rich.cells import cell_len
-
+    """The widths of the columns if every row fits a line."""
     shown = [[*_cut_cells(cells, cuts)] for _, cells in rows]
-    heads = [cell_len(column.header) for column in columns]
-    widths = [max(head, *map(len, column)) for head, column in zip(heads, zip(*shown, strict=True), strict=True)]
-    fits = sum(widths) + 2 * len(widths) - 1 <= width
-    return widths if fits and all(cell.isascii() for cells in shown for cell in cells) else None
+    heads = [text_width(column.header) for column in columns]
+    widths = [max(head, *map(text_width, column)) for head, column in zip(heads, zip(*shown, strict=True), strict=True)]
+    return widths if sum(widths) + 2 * len(widths) - 1 <= width else None
 
 
 def _plain_rows(
@@ -224,13 +239,18 @@ def _plain_rows(
     """Rows as the table draws them, a thousand times as fast; those of one tone that follow each other together."""
     signs = [">" if column.kind == "number" else "<" for column in columns]
     line = "  ".join(f"{{:{sign}{one}}}" for sign, one in zip(signs, widths, strict=True))
+
+    def drawn(cells: list[str]) -> str:
+        shown = [*_cut_cells(cells, cuts)]
+        if all(map(str.isascii, shown)):
+            return line.format(*shown)
+        room = (one - text_width(cell) + len(cell) for one, cell in zip(widths, shown, strict=True))
+        return "  ".join(map(format, shown, map("{}{}".format, signs, room)))
+
     alike = (list(own) for _, own in groupby(rows, key=lambda row: row[0].tone))
     # The console takes a line at a time off the front of a text.
     parts = (own[start : start + LINES_AT_ONCE] for own in alike for start in range(0, len(own), LINES_AT_ONCE))
-    return [
-        PlainRows("\n".join(line.format(*_cut_cells(cells, cuts)) for _, cells in part), STYLES[part[0][0].tone])
-        for part in parts
-    ]
+    return [PlainRows("\n".join(drawn(cells) for _, cells in part), STYLES[part[0][0].tone]) for part in parts]
 
 
 def _cut_cells(cells: list[str], cuts: list[int | None]) -> Iterator[str]:
@@ -252,7 +272,7 @@ def _terminal_row(row: Row, cells: list[str], room: list[int | None]) -> list[Re
 
 def _path_room(columns: list[Column], rows: list[list[str]], width: int) -> list[int | None]:
     """Share the room that the other columns leave among paths and words; short ones give theirs to long ones."""
-    natural = [max(map(len, [column.header, *cells])) for column, *cells in zip(columns, *rows, strict=True)]
+    natural = [max(map(text_width, [column.header, *cells])) for column, *cells in zip(columns, *rows, strict=True)]
     elastic = [column.kind in ("path", "words") for column in columns]
     left = width + 1 - 2 * len(columns) - sum(n for n, shared in zip(natural, elastic, strict=True) if not shared)
     room: list[int | None] = [None] * len(columns)
@@ -295,8 +315,8 @@ def _terminal_lines(block: Lines) -> list[RenderableType]:
 
 
 @dataclass(frozen=True, slots=True)
-class PlainRows:
-    """Lines of a table that are drawn already."""
+class Pasted:
+    """A line that is printed whole, however long it is."""
 
     text: str
     style: str
@@ -307,17 +327,10 @@ class PlainRows:
         return Text(self.text, style=self.style)
 
 
-@dataclass(frozen=True, slots=True)
-class Pasted:
-    """A line that is printed whole, however long it is."""
+class PlainRows(Pasted):
+    """Lines of a table that are drawn already."""
 
-    line: str
-    style: str
-
-    def __rich__(self) -> Text:
-        from rich.text import Text
-
-        return Text(self.line, style=self.style)
+    __slots__ = ()
 
 
 # Blocks drawn as HTML for the notebook; every text is escaped, every outcome is a word and not only a colour.

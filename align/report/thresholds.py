@@ -129,9 +129,6 @@ Choice: the longest label has 28; wider columns take the room of the facts."""
 ONE_LINE_WIDTH: Final = 24
 """Characters of a cell that stand on one line in every column of the page.
 Choice: a word and its number; longer cells may break."""
-CALL_DEPTH_SHOWN: Final = 1
-"""Depth of the modules whose calls are listed where a run was captured.
-Choice: the children of the model; deeper ones of large models are hundreds."""
 
 # The notebook.
 CELL_SECONDS: Final = 120
@@ -215,6 +212,10 @@ TOKENS_AFTER: Final = 6
 """Positions from the first token that differs on which a table shows.
 Choice: fewer do not show whether both texts meet again; `--all` lists every one."""
 
+TOKEN_CHARACTERS: Final = 24
+"""So many characters of a token's word are shown.
+Choice: longer ones are runs of spaces or noise."""
+
 FOLDED_CHARACTERS: Final = 400
 """Characters of a list of sentences from which on the page folds it away under its title.
 Choice: four lines of a wide page; what has no counterpart takes twenty in a large model, and is seldom looked for."""
@@ -241,3 +242,17 @@ GRID_RANKS: Final = 128
 """Ranks that a grid shows at most. Choice: narrower columns are not seen on a page; those that depart come first."""
 GRID_ALIGNED: Final = 0.25
 """Strength of the colour of what is aligned. Choice: it is seen, and what departs is seen first."""
+
+DEPARTURES_SHOWN: Final = 12
+"""Departures of a training, or trends of a record, that a terminal shows.
+Choice: the first one is the one to look at; the others show where it led."""
+
+HEAT_SCALE: Final = 1e3
+"""A relative difference of a training times this is as dark as a factor of a limit is in the other grids.
+Choice: differences below 1e-3 are rounding, and faintest."""
+
+# memory
+
+MEMORY_LAYERS_SHOWN: Final = 25
+"""So many layers are listed of a step's memory, those that take most, unless all are asked for.
+Choice: a screen; the rest is counted."""

@@ -12,6 +12,7 @@ from fnmatch import translate
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from align.core.align_sequences import grouped
 from align.errors import MappingRuleError
 from align.rules.layer_rules import mappings_folder, read_rules
 from align.words.catalogue import say
@@ -141,10 +142,8 @@ class HyperparameterRules:
     @cached_property
     def by_name(self) -> Mapping[str, tuple[tuple[int, Parameter, SpelledName], ...]]:
         """Each parameter by its names, with the rank of the name; those with `*` are left out."""
-        found: dict[str, list[tuple[int, Parameter, SpelledName]]] = {}
-        for one in self._ranked():
-            found.setdefault(one[2].name, []).append(one)
-        return {name: tuple(several) for name, several in found.items() if "*" not in name}
+        names = grouped((one[2].name, one) for one in self._ranked())
+        return {name: tuple(ranked) for name, ranked in names.items() if "*" not in name}
 
     @cached_property
     def patterns(self) -> tuple[tuple[int, Parameter, SpelledName], ...]:
@@ -254,7 +253,7 @@ def _spelled(given: str | dict[str, Any]) -> SpelledName:
 
 def _trainer(document: dict[str, Any]) -> Trainer:
     names = {name: tuple(map(_spelled, given)) for name, given in document.get("names", {}).items()}
-    alike = {plain_name(name): plain_name(other) for name, other in document.get("alike", {}).items()}
+    synonyms = {plain_name(name): plain_name(other) for name, other in document.get("alike", {}).items()}
     return Trainer(
         document["id"],
         document["title"],
@@ -266,7 +265,7 @@ def _trainer(document: dict[str, Any]) -> Trainer:
         document.get("values", {}),
         {name: tuple(values) for name, values in document.get("off", {}).items()},
         tuple(map(plain_name, document.get("ignored", {}).get("names", ()))),
-        alike,
+        synonyms,
         document.get("like", ""),
         frozenset(document.get("implied", ())),
         tuple(DefaultCase(one.pop("if"), one) for one in document.get("cases", ())),

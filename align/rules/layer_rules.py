@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from align.core.about import CHECKOUT, beside_package
+from align.core.about import CHECKOUT
+from align.core.load_code import beside_package
 from align.errors import MappingRuleError
-from align.rules.thresholds import MOST_STACKED_LAYERS
 from align.words.catalogue import say, sentence
 
 if sys.version_info >= (3, 11):
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
     from align.core.parameters import Parameter
 
+MOST_STACKED_LAYERS: Final = 32
+"""What `*` in an attribute stands for: weight_ih_l0 ... weight_ih_l31 of a stacked LSTM.
+Choice: fewer leave the deepest layers of a net without a role; more only make the tables of rules longer."""
 
 T = TypeVar("T")
 FamilyName = Literal["torch", "nn", "mint"]
@@ -138,17 +141,17 @@ def read_layer_rules(path: Path) -> list[LayerRule]:
 @cache
 def rules_by_class() -> dict[str, tuple[LayerRule, FamilyName]]:
     """Public class name -> its rule and family; raises MappingRuleError if two rules claim one class."""
-    found: dict[str, tuple[LayerRule, FamilyName]] = {}
+    by_class: dict[str, tuple[LayerRule, FamilyName]] = {}
     for rule in layer_rules():
         for name, family in rule.families.items():
             for class_name in family.classes:
-                if class_name in found:
-                    claims = f"{found[class_name][0].id!r} and {rule.id!r}"
+                if class_name in by_class:
+                    claims = f"{by_class[class_name][0].id!r} and {rule.id!r}"
                     raise MappingRuleError(
                         mappings_folder(), say("rule_file.claimed_twice", class_name=class_name, claims=claims)
                     )
-                found[class_name] = (rule, name)
-    return found
+                by_class[class_name] = (rule, name)
+    return by_class
 
 
 def rule_for(classes: tuple[str, ...]) -> tuple[LayerRule, FamilyName] | None:

@@ -79,7 +79,8 @@ class PlaceRule:
 class ModelFamily:
     """A family: `about` says which implementations it joins.
 
-    `needs` are globs over torch's names without which nothing is recognised as a member. `dropped` maps for each side
+    `needs` are globs over torch's names without which nothing is recognised as a member, `lacks` those that none of its
+    members has. `source` says where names were read that no model here could show. `dropped` maps for each side
     globs over names that only it has to the reason. `hits` are a path on each side, `misses` paths of other models.
     """
 
@@ -91,6 +92,8 @@ class ModelFamily:
     hits: tuple[tuple[str, str], ...] = ()
     misses: tuple[str, ...] = ()
     optional: dict[str, str] = field(default_factory=dict)
+    lacks: tuple[str, ...] = ()
+    source: str = ""
 
     @property
     def forms(self) -> list[ModelFamily]:
@@ -206,7 +209,7 @@ def _read(path: Path) -> ModelFamily:
 
 def _family(name: str, table: dict[str, Any]) -> ModelFamily:
     dropped, examples, optional = table.get("dropped", {}), table["examples"], table.get("optional", {})
-    _check_keys("family", table, "about", "needs", "group", "dropped", "examples", "optional")
+    _check_keys("family", table, "about", "source", "needs", "lacks", "group", "dropped", "examples", "optional")
     _check_keys("[dropped]", dropped, *_SIDES)
     _check_keys("optional", optional, *_SIDES)
     _check_keys("[examples]", examples, "hits", "misses")
@@ -219,6 +222,8 @@ def _family(name: str, table: dict[str, Any]) -> ModelFamily:
         tuple((str(torch), str(mindspore)) for torch, mindspore in examples["hits"]),
         tuple(map(str, examples["misses"])),
         {side: f"{prefix}." for side, prefix in optional.items()},
+        tuple(map(str, table.get("lacks", ()))),
+        str(table.get("source", "")),
     )
 
 

@@ -11,12 +11,11 @@ import re
 import sys
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from align.core.verdicts import Severity
 from align.errors import PitfallFileError
 from align.rules.layer_rules import mappings_folder
-from align.rules.thresholds import FLOAT32_SETTING_TOLERANCE
 from align.words.catalogue import say, sentence
 
 if sys.version_info >= (3, 11):
@@ -30,6 +29,10 @@ if TYPE_CHECKING:
 
     from align.core.protocols import Setting
 
+FLOAT32_SETTING_TOLERANCE: Final = 1e-6
+"""How far two settings differ, relative to each other, that are one: some went through float32 and back.
+Choice: float32 keeps 6e-8; a smaller number would part 1e-5 from its float32 form,
+a larger one would hide a changed setting."""
 
 JUDGES = ("output", "in training", "after training", "zeros", "fresh", "spread", "steps")
 OTHER_KEYS = ("forms", "examples", "idle", "training_only", "absent")
@@ -332,12 +335,12 @@ class Form:
     def _written(self, value: Setting) -> tuple[tuple[str, Setting], ...]:
         if self.lacking is not None and _equal(self.lacking, 0) and _equal(value, 0):  # a zero that stands for none
             return (*self.beside, (self.argument, None))
-        own = next(
+        native = next(
             (entry[-1] if len(entry) > 2 else entry[0] for entry in self.values if _equal(entry[1], value)), value
         )
         if self.means in ("padding", "crop"):
-            return _padding_arguments(own, "pad_mode" in self.writes)
-        changed = _changed(self.writes_as or self.means, own, 0)
+            return _padding_arguments(native, "pad_mode" in self.writes)
+        changed = _changed(self.writes_as or self.means, native, 0)
         return (*self.beside, (self.argument, changed))
 
 
@@ -369,14 +372,14 @@ def equal_settings(one: Setting, other: Setting) -> bool:
     return _equal(one, other)
 
 
-def _equal(one: Setting, other: Setting) -> bool:
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        return len(one) == len(other) and all(_equal(a, b) for a, b in zip(one, other, strict=True))
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
-        return one == other or abs(one - other) <= FLOAT32_SETTING_TOLERANCE * max(abs(one), abs(other))
-    return one == other
+def _equal(left: Setting, right: Setting) -> bool:
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        return len(left) == len(right) and all(_equal(a, b) for a, b in zip(left, right, strict=True))
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, (int, float)) and isinstance(right, (int, float)):
+        return left == right or abs(left - right) <= FLOAT32_SETTING_TOLERANCE * max(abs(left), abs(right))
+    return left == right
 
 
 def _changed(form: FormName, value: Setting, axes: int) -> Setting:

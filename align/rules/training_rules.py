@@ -1,15 +1,15 @@
-"""What the rules say of training, by files of `mappings`.
+"""What the rules say of training, by files of `mappings`, and how its ranks cut parameters.
 
 What each optimizer computes, as fields of a rule (`update_rules.toml`); what training leaves in a checkpoint beside the
 weights (`training_state.toml`); how initial values are drawn, by number or by the sizes of a weight
-(`initial_values.toml`).
+(`initial_values.toml`); what optimizers keep on both sides (`optimizer_states.toml`).
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase, translate
 from functools import cache, lru_cache
 from math import sqrt
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from align.core.protocols import Setting
-
 
 Meaning = Literal["plain", "inverse", "sign"]
 # The conventions of a rule that no setting changes: another class has them, or none.
@@ -393,4 +392,219 @@ def _part(entry: dict[str, Any]) -> PartForm:
     part, whole = entry["examples"]
     return PartForm(
         entry["id"], re.compile(entry["path"]), entry["proof"], (part, whole), entry.get("from_zero", False)
+    )
+
+
+# What optimizers keep from step to step, on both sides (`mappings/optimizer_states.toml`).
+
+StepPlace = Literal["parameter", "group", "nowhere"]
+NumberMeaning = Literal["steps", "power", "rate", "setting"]
+
+
+@dataclass(frozen=True, slots=True)
+class TorchState:
+    """How an optimizer of torch keeps its state: `moments` pairs its own word with what that is."""
+
+    id: str
+    kind: str
+    moments: Mapping[str, str]
+    shown_by: tuple[str, ...]
+    steps: StepPlace
+    target: str
+    defaults: Mapping[str, Any]
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def fits(self, settings: Mapping[str, Any]) -> bool:
+        """Whether a group with these settings may be one of this optimizer's."""
+        return settings.keys() >= {*self.shown_by} and all(settings.get(k, v) == v for k, v in self.values.items())
+
+
+@dataclass(frozen=True, slots=True)
+class StateNumber:
+    """One tensor of one element that MindSpore's optimizer keeps beside its moments."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    means: NumberMeaning
+    setting: str = ""
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MindSporeState:
+    """How an optimizer of MindSpore keeps its state: `moments` pairs what stands before a name with what that is."""
+
+    id: str
+    kind: str
+    moments: Mapping[str, str]
+    optional: tuple[str, ...] = ()
+    start: Mapping[str, float] = field(default_factory=dict)
+    numbers: tuple[StateNumber, ...] = ()
+    shows: tuple[str, ...] = ()
+    needs_steps: bool = False
+    rate_in: str = ""
+    differs: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedState:
+    """State that belongs to no parameter as a whole; globs over what is kept of a parameter, and over keys."""
+
+    id: str
+    entries: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerStateRules:
+    """Both sides; `scale` are the keys of torch's loss scaler, `scale_defaults` what MindSpore does not keep of it."""
+
+    torch: tuple[TorchState, ...]
+    mindspore: tuple[MindSporeState, ...]
+    refused: tuple[RefusedState, ...]
+    scale: tuple[str, ...]
+    scale_defaults: Mapping[str, Any]
+
+
+@cache
+def optimizer_state_rules() -> OptimizerStateRules:
+    """Read the file; raises MappingRuleError for a faulty one."""
+    return read_rules(mappings_folder() / "optimizer_states.toml", _optimizer_states)
+
+
+def _optimizer_states(table: dict[str, Any]) -> OptimizerStateRules:
+    return OptimizerStateRules(
+        tuple(TorchState(**_tupled(entry)) for entry in table["torch"]),
+        tuple(
+            MindSporeState(**_tupled(entry) | {"numbers": tuple(map(_state_number, entry.get("numbers", ())))})
+            for entry in table["mindspore"]
+        ),
+        tuple(RefusedState(**_tupled(entry)) for entry in table["refused"]),
+        tuple(table["scale"]["torch"]),
+        table["scale"]["defaults"],
+    )
+
+
+def _state_number(entry: dict[str, Any]) -> StateNumber:
+    if entry["means"] not in get_args(NumberMeaning):
+        raise ValueError(f"{entry['name']}: means {entry['means']!r}")
+    return StateNumber(**_tupled(entry))
+
+
+def _tupled(entry: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+
+
+# How tensor-parallel ranks cut each parameter, by its name: what `mappings/shard_layouts.toml` says of it.
+#
+# A user's own names stand in a file of the same form, `shard_layouts.toml`, beside the checkpoint that has them.
+
+
+FILE = "shard_layouts.toml"
+Fused = Literal["", "groups", "blocks"]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardCut:
+    """One way of cutting parameters; `axis` is None for those that every rank has whole.
+
+    `gated` and `beside` replace a word of the name, which then names the weight whose input tells the sizes inside.
+    """
+
+    names: tuple[str, ...]
+    axis: int | None = None
+    gated: tuple[str, ...] = ()
+    fused: Fused = ""
+    beside: tuple[str, ...] = ()
+    vocabulary: bool = False
+    examples: tuple[str, ...] = ()
+
+    def neighbour(self, name: str) -> str:
+        """The name of the weight whose input tells the sizes of what lies in one, "" if none does."""
+        words = self.gated or self.beside
+        return name.replace(words[0], words[1]).replace(".bias", ".weight") if words else ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardLayouts:
+    """The cuts in their order, and the patterns that find the number of a layer and of an expert in a name."""
+
+    cuts: tuple[ShardCut, ...]
+    layers: re.Pattern[str]
+    experts: re.Pattern[str]
+    first: tuple[str, ...]
+    examples: dict[str, tuple[str, ...]]
+
+    def cut_of(self, name: str) -> ShardCut | None:
+        """The first cut whose names a name fits."""
+        return next((cut for cut in self.cuts if any(fnmatchcase(name, glob) for glob in cut.names)), None)
+
+    def renumbered(self, name: str, *, layer: int = 0, expert: int = 0) -> str:
+        """The name with its layer and its expert counted from so many on."""
+        for pattern, first in ((self.layers, layer), (self.experts, expert)):
+            found = pattern.search(name) if first else None
+            if found is not None:
+                start, stop = next(found.span(n) for n in range(1, 1 + len(found.groups())) if found[n] is not None)
+                name = f"{name[:start]}{int(name[start:stop]) + first}{name[stop:]}"
+        return name
+
+    def layer_of(self, name: str) -> tuple[str, int] | None:
+        """What stands in front of the number of a layer, and that number; None for what belongs to no layer."""
+        found = self.layers.search(name)
+        return None if found is None else (name[: found.start(1)], int(found[1]))
+
+    def is_first(self, name: str) -> bool:
+        """Whether what belongs to no layer stands before all of them."""
+        return any(fnmatchcase(name, glob) for glob in self.first)
+
+    def expert_of(self, name: str) -> int | None:
+        """The number of the expert, None for what belongs to none."""
+        found = self.experts.search(name)
+        return None if found is None else int(next(number for number in found.groups() if number is not None))
+
+
+@cache
+def shard_layouts(own: Path | None = None) -> ShardLayouts:
+    """The layouts of the file, behind those of a user's own; raises MappingRuleError for a faulty one."""
+    first = _own_cuts(own) if own is not None else ()
+    known = read_rules(mappings_folder() / FILE, _layouts)
+    return replace(known, cuts=(*first, *known.cuts))
+
+
+def _own_cuts(path: Path) -> tuple[ShardCut, ...]:
+    return read_rules(path, lambda table: tuple(_cut(entry) for entry in table["cut"]))
+
+
+def _layouts(table: dict[str, Any]) -> ShardLayouts:
+    patterns = {key: re.compile(table[key]["pattern"]) for key in ("layers", "experts")}
+    examples = {key: tuple(table[key]["examples"]) for key in (*patterns, "first_stage")}
+    cuts = tuple(_cut(entry) for entry in table["cut"])
+    return ShardLayouts(cuts, **patterns, first=tuple(table["first_stage"]["names"]), examples=examples)
+
+
+def _cut(entry: dict[str, Any]) -> ShardCut:
+    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+    cut = ShardCut(**values)
+    texts = (cut.names, cut.gated, cut.beside, cut.examples)
+    if not cut.names or any(not isinstance(one, str) for group in texts for one in group):
+        raise ValueError(f"names {cut.names!r}")
+    if cut.fused not in get_args(Fused) or len(cut.gated) not in (0, 2) or len(cut.beside) not in (0, 2):
+        raise ValueError(f"{cut.names[0]}: fused {cut.fused!r}, gated {cut.gated!r}, beside {cut.beside!r}")
+    if cut.axis is not None and (type(cut.axis) is not int or not 0 <= cut.axis < 2):
+        raise ValueError(f"{cut.names[0]}: axis {cut.axis!r}")
+    return cut
+
+
+@cache
+def kept_tensors() -> dict[str, str]:
+    """What MindSpore's operators keep for the way back by their names: `nothing`, or what they `returned`.
+
+    >>> kept_tensors()["ReLU"], kept_tensors().get("MatMul", "given")
+    ('returned', 'given')
+    """
+    return read_rules(
+        mappings_folder() / "kept_tensors.toml",
+        lambda table: {name: kept for kept in ("nothing", "returned") for name in table[kept]},
     )

@@ -1,14 +1,13 @@
 """The rungs of a project from the lowest to the highest, each kept as long as what it rests on is as it was.
 
-A rung runs the commands that a user could type, and keeps what they print. What a rung rests on are its commands, the
-files that they read, the code that they load, the files that this opens, the result that they leave, and the files that
-they make for rungs above.
+A rung calls capabilities, and keeps their results and what is printed. What it rests on are the commands that do the
+same, the files that they read, the code that they load, the files that this opens, the result that they leave, and the
+files that they make for rungs above.
 A rung that failed is run again each time: it is what the user is working on.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import time
@@ -18,17 +17,17 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from align.core.about import __version__
 from align.core.atomic_files import sha256_of
-from align.core.import_user_code import note_opened_files, opened_files, state_when_run, user_files
+from align.core.load_code import note_opened_files, opened_files, state_when_run, user_files
 from align.errors import ProjectFileError, RunFolderError, UsageError
 from align.runs.project_file import NAME
 from align.runs.run_folder import RunFolder
 from align.runs.rung import (
     JUDGED,
-    Command,
+    Call,
     Culprit,
     LadderResult,
     Missing,
@@ -39,15 +38,20 @@ from align.runs.rung import (
     rungs,
     shown,
 )
-from align.runs.thresholds import MOST_OPENED_FILES
-from align.traces.folder_lock import folder_lock
-from align.words.catalogue import say, sentence
+from align.traces.trace_folder import folder_lock
+from align.words.catalogue import as_sentence, say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from align.errors import AlignError
     from align.runs.project_file import Project
 
+    Lines = tuple[tuple[str, ...], ...]
+
+MOST_OPENED_FILES: Final = 1000
+"""So many files that the user's code has opened are part of what a rung rests on, those that were opened first.
+Choice: weights and configurations are few, and are opened before the images of a data set, which may be very many."""
 
 LOCK = ".mindalign.ladder.lock"
 TEXTS = "shown"  # the folder of what each rung's commands printed
@@ -55,12 +59,13 @@ BARRING = ("failed", "could not compare", "blocked")
 
 
 @dataclass(frozen=True, slots=True)
-class Executed:
-    """How a command ended: its exit code, what it printed, and what it printed of errors."""
+class Performed:
+    """How a call ended: the document of its result, None where it failed, with its error; and what was printed."""
 
-    code: int
-    output: str
-    errors: str
+    document: Mapping[str, Any] | None = None
+    error: AlignError | None = None
+    output: str = ""
+    errors: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +80,13 @@ class Climb:
 def climb_ladder(
     project: Project,
     run: Path,
-    execute: Callable[[Sequence[str]], Executed],
+    perform: Callable[[Call], Performed],
     climb: Climb | None = None,
     announce: Callable[[str, RungResult | None], None] = lambda _name, _result: None,
 ) -> LadderResult:
     """Run the rungs of a project that are to be run, and return the state of all.
 
-    `execute` runs one command line, without the word `align`. `announce` is called with the name of a rung before it
+    `perform` makes, keeps and shows the result of one call. `announce` is called with the name of a rung before it
     runs and None, and after it with its result. After each rung `ladder.json` in the run folder is written, so that a
     climb that ends in any way goes on where it was. Raises UsageError for a rung that is not there,
     ProjectFileError for files that the project names and that are not there, and FolderInUseError where another climb
@@ -95,7 +100,7 @@ def climb_ladder(
     folder = RunFolder.create(run)
     note_opened_files()
     with folder_lock(run / LOCK, run, "run"):
-        return _Ladder(project, folder, execute, climb, announce, {rung.name for rung in wanted}, plans).run()
+        return _Ladder(project, folder, perform, climb, announce, {rung.name for rung in wanted}, plans).run()
 
 
 def _check_names(given: Collection[str]) -> None:
@@ -124,15 +129,15 @@ class _Ladder:
 
     project: Project
     folder: RunFolder
-    execute: Callable[[Sequence[str]], Executed]
+    perform: Callable[[Call], Performed]
     climb: Climb
     announce: Callable[[str, RungResult | None], None]
     wanted: Collection[str]
     plans: Mapping[str, Plan | Missing]
     earlier: dict[str, RungResult] = field(default_factory=dict)
     found: dict[str, RungResult] = field(default_factory=dict)
-    ran: dict[tuple[Command, ...], RungResult] = field(default_factory=dict)
-    explained: dict[Command, str] = field(default_factory=dict)
+    ran: dict[Lines, tuple[RungResult, Mapping[str, Any]]] = field(default_factory=dict)
+    explained: dict[Lines, Mapping[str, Any] | None] = field(default_factory=dict)
     same_sources: dict[str, bool] = field(default_factory=dict)
 
     def run(self) -> LadderResult:
@@ -158,21 +163,21 @@ class _Ladder:
         One whose command another rung has just run is judged too: the older result of both is gone.
         """
         plan, is_named = self.plans[rung.name], self._is_named(rung)
-        asked = _is_asked(self.project, rung) or is_named
+        is_asked = _is_asked(self.project, rung) or is_named
         if isinstance(plan, Missing):
-            is_listed = is_named or (bool(self.project.rungs) and asked)
+            is_listed = is_named or (bool(self.project.rungs) and is_asked)
             return RungResult(rung.name, "not available", plan.reason, is_listed, settle=plan.settle)
-        blank = RungResult(rung.name, "not run", asked=asked, kind=plan.kind, commands=_typed(plan, self.project))
+        blank = RungResult(rung.name, "not run", asked=is_asked, kind=plan.kind, commands=_typed(plan, self.project))
         if barred := self._blocked(rung, blank, BARRING, "ladder.blocked"):
             return barred
-        if plan.commands in self.ran and not is_wanted:
-            return self._told_more(rung, plan, self._judged(rung, self._as_it_ran(plan, blank)))
+        if plan.lines in self.ran and not is_wanted:
+            return self._told_more(rung, plan, self._judged(rung, plan, blank))
         earlier = self.earlier.get(rung.name)
         kept = earlier if earlier and self._holds(earlier, blank, plan) else None
         if is_wanted and (is_named or kept is None or kept.state != "passed"):
             barred = self._lacking(plan, blank) or self._blocked(rung, blank, ("stale",), "ladder.blocked_by_stale")
             return barred or self._run(rung, plan, blank)
-        return replace(kept or _stale(earlier) or blank, asked=asked)
+        return replace(kept or _stale(earlier) or blank, asked=is_asked)
 
     def _holds(self, earlier: RungResult, blank: RungResult, plan: Plan) -> bool:
         """Tell whether all that an earlier result rests on is as it was."""
@@ -205,65 +210,59 @@ class _Ladder:
         return rung.name in self.climb.only or rung.name == self.climb.first
 
     def _run(self, rung: Rung, plan: Plan, blank: RungResult) -> RungResult:
-        """Run the commands of a rung, unless another one has just done so, and judge what they left."""
+        """Make the calls of a rung, unless another one has just made them, and judge what they came to."""
         self.announce(rung.name, None)
-        if plan.commands in self.ran:
-            made = self._as_it_ran(plan, blank)
-        else:
-            made = self.ran[plan.commands] = self._executed(rung, plan, blank)
-        judged = self._told_more(rung, plan, self._judged(rung, made))
+        if plan.lines not in self.ran:
+            self.ran[plan.lines] = self._performed(rung, plan, blank)
+        judged = self._told_more(rung, plan, self._judged(rung, plan, blank))
         self.announce(rung.name, judged)
         return judged
 
     def _told_more(self, rung: Rung, plan: Plan, judged: RungResult) -> RungResult:
-        """A rung that failed with what its explaining command knows of lines that it does not know itself."""
+        """A rung that failed with what its explaining call knows of lines that it does not know itself."""
         if judged.state != "failed" or not plan.explaining or all(one.line and one.change for one in judged.culprits):
             return judged
-        if plan.explaining not in self.explained:
-            self.explained[plan.explaining] = self.execute(plan.explaining).output
-        try:
-            document = json.loads(self.explained[plan.explaining])
-        except ValueError:  # it could not run, and said why
-            return judged
-        return replace(judged, culprits=rung.explain(judged.culprits, document))
+        line = (plan.explaining.line,)
+        if line not in self.explained:
+            self.explained[line] = self.perform(plan.explaining).document
+        document = self.explained[line]
+        return replace(judged, culprits=rung.explain(judged.culprits, document)) if document else judged
 
-    def _as_it_ran(self, plan: Plan, blank: RungResult) -> RungResult:
-        """What another rung has just run, for one that reads another part of its result."""
-        return replace(self.ran[plan.commands], name=blank.name, asked=blank.asked, seconds=0.0)
-
-    def _executed(self, rung: Rung, plan: Plan, blank: RungResult) -> RungResult:
-        """Run the commands up to the first that ends with 2; the result has evidence only if one was left."""
-        path = self.folder.file(plan.kind)
-        before = self.folder.written(plan.kind)
-        begun, texts, errors = time.monotonic(), [], ""
+    def _performed(self, rung: Rung, plan: Plan, blank: RungResult) -> tuple[RungResult, Mapping[str, Any]]:
+        """Make the calls of a rung up to the first that fails; return it unjudged, with a document, {} if it fails."""
+        begun, texts, last = time.monotonic(), [], Performed()
         made_from = read_facts(plan.made_from)
-        for command in plan.commands:
-            done = self.execute(command)
-            texts.append(f"$ align {shlex.join(command)}\n{done.output}{done.errors}")
-            if done.code > 1 or command is plan.commands[-1]:
-                errors = done.errors
+        for call in plan.calls:
+            last = self.perform(call)
+            texts.append(f"$ align {shlex.join(call.line)}\n{last.output}{last.errors}")
+            if last.error is not None:
                 break
         text = self.folder.path / TEXTS / f"{rung.name}.txt"
         text.parent.mkdir(exist_ok=True)
         text.write_text("\n".join(texts), encoding="utf-8")
-        is_new = path.is_file() and self.folder.written(plan.kind) != before
-        return replace(
+        left = [self.folder.file(plan.kind), text, *plan.outputs] if last.document else [text]
+        performed = replace(
             blank,
-            state="not run" if is_new else "could not compare",
-            reason="" if is_new else _line_of(errors, "align: ") or sentence("ladder.no_result"),
-            hint="" if is_new else _line_of(errors, "Hint: "),
+            state="not run" if last.document else "could not compare",
+            reason=_first_line(last.error.message) if last.error else "",
+            hint=_first_line(last.error.hint) if last.error else "",
             seconds=round(time.monotonic() - begun, 1),
             made_from=made_from,
             sources=loaded_sources(self.folder.path),
-            evidence=evidence_facts(self.folder.path, [path, text, *plan.outputs] if is_new else [text]),
+            evidence=evidence_facts(self.folder.path, left),
         )
+        return performed, last.document or {}
 
-    def _judged(self, rung: Rung, made: RungResult) -> RungResult:
-        if made.reason:
-            return made
-        judgement = rung.judge(self.folder.read(made.kind) or {})
+    def _judged(self, rung: Rung, plan: Plan, blank: RungResult) -> RungResult:
+        """What the calls of a plan say of a rung; they took time for the one that made them."""
+        ladder_row, document = self.ran[plan.lines]
+        seconds = ladder_row.seconds if ladder_row.name == rung.name else 0.0
+        ladder_row = replace(ladder_row, name=rung.name, asked=blank.asked, seconds=seconds)
+        if not document:
+            return ladder_row
+        judgement = rung.judge(document)
         culprits = tuple(map(self._explained, judgement.culprits))
-        return replace(made, state=JUDGED[judgement.outcome], reason=judgement.reason, culprits=culprits)
+        return replace(ladder_row, state=JUDGED[judgement.outcome], reason=judgement.reason, culprits=culprits)
 
     def _explained(self, culprit: Culprit) -> Culprit:
         """A culprit whose cause is unknown here, with what the last rung below knows of that place."""
@@ -294,7 +293,7 @@ def _typed(plan: Plan, project: Project) -> tuple[str, ...]:
     """The commands as one would type them; overlays stand first on the import path."""
     overlays = [shown(side.overlay) for side in (project.candidate, project.reference) if side.overlay]
     first = f"PYTHONPATH={shlex.quote(':'.join(overlays))} " if overlays else ""
-    return tuple(f"{first}align {shlex.join(command)}" for command in plan.commands)
+    return tuple(f"{first}align {shlex.join(line)}" for line in plan.lines)
 
 
 def _stale(earlier: RungResult | None) -> RungResult | None:
@@ -304,14 +303,13 @@ def _stale(earlier: RungResult | None) -> RungResult | None:
     return replace(earlier, state="stale", reason=sentence("ladder.stale", state=earlier.state))
 
 
-def _line_of(errors: str, start: str) -> str:
-    """The last line of errors that starts so, without that; with the next one where it ends in a colon."""
-    lines = [*errors.splitlines(), ""]
-    found = [number for number, line in enumerate(lines) if line.startswith(start)]
-    if not found:
-        return ""
-    line = lines[found[-1]].removeprefix(start)
-    return f"{line} {lines[found[-1] + 1].strip()}".rstrip(": ") if line.endswith(":") else line
+def _first_line(text: str) -> str:
+    """A text as a sentence, of several lines the first; with the next one where it ends in a colon."""
+    lines = [*text.splitlines(), "", ""]
+    first = lines[0]
+    if first.endswith(":"):
+        return f"{first} {lines[1].strip()}".rstrip(": ")
+    return as_sentence(text) if first == text else first
 
 
 # Files that a project names and that are not there: all of them in one message, before anything is run.
@@ -365,13 +363,13 @@ def file_facts(path: Path, known: Mapping[str, Any] | None = None) -> Facts:
 
 def read_facts(made_from: Mapping[str, Path | str], known: Mapping[str, Any] | None = None) -> dict[str, Facts]:
     """By role, the `path` or `text` of what a rung reads, with the facts of its file where it is one."""
-    found = {}
+    by_role = {}
     for role, given in made_from.items():
         file = file_of(given)
         earlier = (known or {}).get(role)
         facts = file_facts(file, earlier) if file else {}
-        found[role] = {"path" if isinstance(given, Path) else "text": str(given), **facts}
-    return found
+        by_role[role] = {"path" if isinstance(given, Path) else "text": str(given), **facts}
+    return by_role
 
 
 def loaded_sources(run: Path) -> dict[str, Facts]:
@@ -379,11 +377,11 @@ def loaded_sources(run: Path) -> dict[str, Facts]:
 
     What lies in the run folder is left out: rungs make it, and know it as theirs.
     """
-    own = run.resolve()
+    run_folder = run.resolve()
     code, opened = user_files(), dict(islice(opened_files().items(), MOST_OPENED_FILES))
     facts = {path: _opened_facts(path, *state) for path, state in opened.items() if path.is_file()}
     facts |= {path: _facts(path) for path in _opened_by_compiled_code(code, opened)}
-    read = {str(path): found for path, found in sorted(facts.items()) if own not in path.resolve().parents}
+    read = {str(path): found for path, found in sorted(facts.items()) if run_folder not in path.resolve().parents}
     return {**read, **{str(path): _code_facts(path) for path in code}, **_versions()}
 
 

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from align.runs.read_sources import imported_names
-from align.runs.thresholds import IMPORT_STEPS
+from align.runs.read_sources import IMPORT_STEPS, imported_names
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
@@ -118,11 +117,11 @@ def recipe_of_call(
             origins.append(found.origin)
         else:
             draft.missing.append(name)
-    if scalars and (one := next((one for one in configs if one.keys >= {*scalars}), None)):
-        config = _written(draft, one, as_mapping=one.is_mapping is not False)
-        form = f'{config}["{{}}"]' if one.is_mapping is not False else f"{config}.{{}}"
-        given |= {name: form.format(name) for name in (*scalars, *optional) if name in one.keys}
-        origins.append(one.origin)
+    if scalars and (holder := next((holder for holder in configs if holder.keys >= {*scalars}), None)):
+        config = _written(draft, holder, as_mapping=holder.is_mapping is not False)
+        form = f'{config}["{{}}"]' if holder.is_mapping is not False else f"{config}.{{}}"
+        given |= {name: form.format(name) for name in (*scalars, *optional) if name in holder.keys}
+        origins.append(holder.origin)
     else:
         draft.missing += scalars
     if len(given) == 1 and needed == [*given] and not scalars:
@@ -239,13 +238,13 @@ def _sliced(
     bound = {name for line in (*kept, call) for name in _bound(line)}
     _import_names(draft, source, sorted(wanted - bound), scope)
     beside = _Beside(draft.sources.folder, source)
-    *texts, made = (
+    *texts, expression = (
         ast.unparse(beside.visit(copy.deepcopy(ast.fix_missing_locations(one))))
         for one in (*kept, call)
         if not isinstance(one, (ast.Import, ast.ImportFrom))
     )
     draft.lines += [part for text in texts for part in text.splitlines()]
-    return draft.recipe(made, f"{source.path}:{call.lineno}")
+    return draft.recipe(expression, f"{source.path}:{call.lineno}")
 
 
 class _Beside(ast.NodeTransformer):
@@ -273,21 +272,21 @@ def _loaded(node: ast.AST) -> set[str]:
 
 def _bound(line: ast.AST) -> set[str]:
     """The names that a line gives a value, or changes by a call of a method."""
-    found = {one.arg for one in ast.walk(line) if isinstance(one, ast.arg)}
-    found |= {one.id for one in ast.walk(line) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
+    names = {part.arg for part in ast.walk(line) if isinstance(part, ast.arg)}
+    names |= {part.id for part in ast.walk(line) if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load)}
     if isinstance(line, ast.Expr) and isinstance(line.value, ast.Call) and isinstance(line.value.func, ast.Attribute):
         owner = line.value.func.value
         while isinstance(owner, (ast.Attribute, ast.Subscript)):
             owner = owner.value
-        found |= {owner.id} if isinstance(owner, ast.Name) else set()
+        names |= {owner.id} if isinstance(owner, ast.Name) else set()
     if isinstance(line, (ast.Assign, ast.AugAssign)):
         targets = line.targets if isinstance(line, ast.Assign) else [line.target]
-        found |= {
-            one.value.id
-            for one in targets
-            if isinstance(one, (ast.Attribute, ast.Subscript)) and isinstance(one.value, ast.Name)
+        names |= {
+            part.value.id
+            for part in targets
+            if isinstance(part, (ast.Attribute, ast.Subscript)) and isinstance(part.value, ast.Name)
         }
-    return found
+    return names
 
 
 def _parses(sources: Sources, source: Source, value: ast.expr, scope: ast.AST | None) -> bool:
@@ -306,18 +305,18 @@ def _as_options(
 ) -> ast.stmt:
     """Options in the place of a command line: those that are read, or all where they are handed on as a whole."""
     name = ast.unparse(line).partition(" = ")[0].strip("()").partition(",")[0]
-    nodes = [one for user in users for one in ast.walk(user)]
-    read = [one.attr for one in nodes if isinstance(one, ast.Attribute) and ast.unparse(one.value) == name]
-    is_whole = sum(isinstance(one, ast.Name) and one.id == name for one in nodes) > len(read)
-    for call in (one for one in nodes if isinstance(one, ast.Call)):
+    nodes = [item for user in users for item in ast.walk(user)]
+    read = [item.attr for item in nodes if isinstance(item, ast.Attribute) and ast.unparse(item.value) == name]
+    is_whole = sum(isinstance(item, ast.Name) and item.id == name for item in nodes) > len(read)
+    for call in (item for item in nodes if isinstance(item, ast.Call)):
         for inner, taker, taken in handed_on(draft.sources, source, scope, call, name):
             read += sorted(uses_of(draft.sources, inner, taker, taken)[0])
-    files = [source, *(one for _, one in draft.sources.imported(source))]
-    options = {key: value for one in reversed(files) for key, value in options_of(one).items()}
+    files = [source, *(item for _, item in draft.sources.imported(source))]
+    options = {key: value for item in reversed(files) for key, value in options_of(item).items()}
     wanted = dict.fromkeys([*options, *read] if is_whole else read)
-    draft.missing += [f"{name}.{one}" for one in wanted if one not in options]
+    draft.missing += [f"{name}.{item}" for item in wanted if item not in options]
     draft.plain("argparse", "Namespace")
-    given = ", ".join(f"{one}={options[one]!r}" if one in options else f"{one}=..." for one in wanted)
+    given = ", ".join(f"{item}={options[item]!r}" if item in options else f"{item}=..." for item in wanted)
     return ast.parse(f"{name} = Namespace({given})").body[0]
 
 
@@ -326,11 +325,11 @@ def _import_names(draft: _Draft, source: Source, names: Sequence[str], scope: as
     inside = {} if scope is None else dict(imported_names(ast.walk(scope)))
     arguments = [] if scope is None else [*scope.args.posonlyargs, *scope.args.args][::-1]
     values = [] if scope is None else scope.args.defaults[::-1]
-    parameters = {one.arg: ast.unparse(value) for one, value in zip(arguments, values, strict=False)}
+    parameters = {argument.arg: ast.unparse(value) for argument, value in zip(arguments, values, strict=False)}
     for name in names:
         if name in parameters:
             draft.lines.append(f"{name} = {parameters[name]}")
-        elif scope is not None and name in [one.arg for one in (*arguments, *scope.args.kwonlyargs)]:
+        elif scope is not None and name in [argument.arg for argument in (*arguments, *scope.args.kwonlyargs)]:
             _take_config(draft, source, scope, name)
         elif name in source.definitions or name in source.constants:
             draft.need(source, name)
@@ -413,15 +412,15 @@ def uses_of(
     function = constructor(source, sources, node)
     attributes: set[str] = set()
     keys: set[str] = set()
-    for one in ast.walk(function) if function is not None else ():
-        owner = getattr(one, "value", None)
-        if isinstance(one, ast.Attribute) and isinstance(owner, ast.Name) and owner.id == name:
-            attributes |= {one.attr} - MAPPINGS
-        elif isinstance(one, ast.Subscript) and isinstance(owner, ast.Name) and owner.id == name:
-            key = getattr(one.slice, "value", None)
+    for use in ast.walk(function) if function is not None else ():
+        owner = getattr(use, "value", None)
+        if isinstance(use, ast.Attribute) and isinstance(owner, ast.Name) and owner.id == name:
+            attributes |= {use.attr} - MAPPINGS
+        elif isinstance(use, ast.Subscript) and isinstance(owner, ast.Name) and owner.id == name:
+            key = getattr(use.slice, "value", None)
             keys |= {key} if isinstance(key, str) else set()
-        elif isinstance(one, ast.Call) and steps < IMPORT_STEPS:
-            for inner_source, inner, taken in handed_on(sources, source, function, one, name):
+        elif isinstance(use, ast.Call) and steps < IMPORT_STEPS:
+            for inner_source, inner, taken in handed_on(sources, source, function, use, name):
                 if inner is not node:
                     found = uses_of(sources, inner_source, inner, taken, steps + 1)
                     attributes, keys = attributes | found[0], keys | found[1]
@@ -432,43 +431,43 @@ def handed_on(
     sources: Sources, source: Source, scope: ast.AST | None, call: ast.Call, name: str
 ) -> Iterator[tuple[Source, ast.FunctionDef | ast.ClassDef, str]]:
     """The argument of a function or class of the folder that a call gives a name to."""
-    places = [number for number, one in enumerate(call.args) if isinstance(one, ast.Name) and one.id == name]
-    keywords = [one.arg for one in call.keywords if isinstance(one.value, ast.Name) and one.value.id == name]
-    found = sources.resolve(source, call.func, scope) if places or any(keywords) else ""
-    takes = constructor(found[0], sources, found[1]) if isinstance(found, tuple) else None
-    if takes is None or isinstance(found, str):
+    places = [number for number, arg in enumerate(call.args) if isinstance(arg, ast.Name) and arg.id == name]
+    keywords = [arg.arg for arg in call.keywords if isinstance(arg.value, ast.Name) and arg.value.id == name]
+    called = sources.resolve(source, call.func, scope) if places or any(keywords) else ""
+    takes = constructor(called[0], sources, called[1]) if isinstance(called, tuple) else None
+    if takes is None or isinstance(called, str):
         return
-    arguments = [one.arg for one in (*takes.args.posonlyargs, *takes.args.args)][int(takes is not found[1]) :]
-    taken = [arguments[number] for number in places if number < len(arguments)] + [one for one in keywords if one]
-    yield from ((*found, one) for one in taken)
+    arguments = [arg.arg for arg in (*takes.args.posonlyargs, *takes.args.args)][int(takes is not called[1]) :]
+    taken = [arguments[number] for number in places if number < len(arguments)] + [arg for arg in keywords if arg]
+    yield from ((*called, arg) for arg in taken)
 
 
 def configs_of(sources: Sources, source: Source) -> Iterator[Config]:
     """The configurations in Python: of the same file first, then of those that it imports, then of those beside it."""
     side = sources.side(source)
-    others = [one for one in sources.files.values() if one.path.parent == source.path.parent]
-    others += [one for one in sources.files.values() if one.path.stem.lower().endswith(CONFIG_ENDS)]
-    near = [one for one in others if sources.side(one) in (None, side)]
-    for one in dict.fromkeys([source, *(found for _, found in sources.imported(source)), *near]):
-        if one not in sources.answers:
-            sources.answers[one] = [*_own_configs(sources, one)]
-        yield from sources.answers[one]
+    others = [file for file in sources.files.values() if file.path.parent == source.path.parent]
+    others += [file for file in sources.files.values() if file.path.stem.lower().endswith(CONFIG_ENDS)]
+    near = [file for file in others if sources.side(file) in (None, side)]
+    for file in dict.fromkeys([source, *(found for _, found in sources.imported(source)), *near]):
+        if file not in sources.answers:
+            sources.answers[file] = [*_own_configs(sources, file)]
+        yield from sources.answers[file]
 
 
-def _own_configs(sources: Sources, one: Source) -> Iterator[Config]:
-    for name, value in one.constants.items():
+def _own_configs(sources: Sources, file: Source) -> Iterator[Config]:
+    for name, value in file.constants.items():
         if (keys := _keys(value)) and not name.startswith("_"):
             is_mapping = True if isinstance(value, ast.Dict) or base(value) == "dict" else None
             is_mapping = False if "Namespace" in base(value) else is_mapping
-            yield Config(one, f"{name} of {one.path}", name, keys, is_mapping, name)
-    for name, node in one.definitions.items():
-        if isinstance(node, ast.ClassDef) and (fields := _fields(sources, one, node)) is not None:
-            yield Config(one, f"{name} of {one.path}", f"{name}()", fields, is_mapping=False, needs=name)
-    if options := options_of(one):
+            yield Config(file, f"{name} of {file.path}", name, keys, is_mapping, name)
+    for name, node in file.definitions.items():
+        if isinstance(node, ast.ClassDef) and (fields := _fields(sources, file, node)) is not None:
+            yield Config(file, f"{name} of {file.path}", f"{name}()", fields, is_mapping=False, needs=name)
+    if options := options_of(file):
         made = f"Namespace({', '.join(f'{name}={value!r}' for name, value in options.items())})"
         plain = (("argparse", "Namespace"),)
         yield Config(
-            one, say("project_sides.options", file=one.path), made, frozenset(options), is_mapping=False, plain=plain
+            file, say("project_sides.options", file=file.path), made, frozenset(options), is_mapping=False, plain=plain
         )
 
 
@@ -489,34 +488,36 @@ def _keys(value: ast.expr) -> frozenset[str]:
 
 def _fields(sources: Sources, source: Source, node: ast.ClassDef) -> frozenset[str] | None:
     """The fields of a class of settings that can be made without arguments, those of its bases of the folder too."""
-    is_dataclass = any("dataclass" in ast.unparse(one) for one in node.decorator_list)
+    is_dataclass = any("dataclass" in ast.unparse(statement) for statement in node.decorator_list)
     if not is_dataclass and not node.name.lower().endswith(CONFIG_ENDS):
         return None
     takes = constructor(source, sources, node)
     if takes is not None:
-        needed, optional = defaults_of(takes.args, own=1)
+        needed, optional = defaults_of(takes.args, bound=1)
         stored = {
-            one.attr for one in ast.walk(takes) if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store)
+            statement.attr
+            for statement in ast.walk(takes)
+            if isinstance(statement, ast.Attribute) and isinstance(statement.ctx, ast.Store)
         }
         return None if needed else frozenset({*optional, *stored})
-    found: set[str] = set()
+    fields: set[str] = set()
     for base_class in node.bases:
         of_base = sources.resolve(source, base_class)
         if isinstance(of_base, tuple) and isinstance(of_base[1], ast.ClassDef) and of_base[1] is not node:
-            found |= _fields(sources, of_base[0], of_base[1]) or set()
-    for one in node.body:
-        if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
-            if one.value is None and is_dataclass:
+            fields |= _fields(sources, of_base[0], of_base[1]) or set()
+    for statement in node.body:
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            if statement.value is None and is_dataclass:
                 return None
-            found.add(one.target.id)
-        elif isinstance(one, ast.Assign):
-            found |= {target.id for target in one.targets if isinstance(target, ast.Name)}
-    return frozenset(found)
+            fields.add(statement.target.id)
+        elif isinstance(statement, ast.Assign):
+            fields |= {target.id for target in statement.targets if isinstance(target, ast.Name)}
+    return frozenset(fields)
 
 
 def options_of(source: Source) -> dict[str, Any]:
     """The options of argparse in a file with their defaults; not those that must be given, or are computed."""
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for node in ast.walk(source.tree):
         if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "add_argument":
             continue
@@ -533,8 +534,8 @@ def options_of(source: Source) -> dict[str, Any]:
         value = literal(default, None)
         kind = NUMBERS.get(ast.unparse(given["type"]) if "type" in given else "")
         with contextlib.suppress(ValueError):
-            found[name] = kind(value) if kind and isinstance(value, str) else value
-    return found
+            options[name] = kind(value) if kind and isinstance(value, str) else value
+    return options
 
 
 def literal(node: ast.expr | None, otherwise: Any) -> Any:
@@ -565,13 +566,13 @@ def _sections(document: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield from ((f"[{key!r}]", value) for key, value in document.items() if isinstance(value, dict) and value)
 
 
-def defaults_of(arguments: ast.arguments, own: int = 0) -> tuple[list[str], list[str]]:
-    """The names of the arguments that must be given, and of those that have a default; `own` first ones are `self`."""
+def defaults_of(arguments: ast.arguments, bound: int = 0) -> tuple[list[str], list[str]]:
+    """The names of the arguments that must be given, and of those that have a default; the first `bound` count not."""
     positional = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
     first = len(positional) - len(arguments.defaults)
     keywords = [(one.arg, default) for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
-    needed = [*positional[own:first], *(name for name, default in keywords if default is None)]
-    return needed, [*positional[max(first, own) :], *(name for name, default in keywords if default is not None)]
+    needed = [*positional[bound:first], *(name for name, default in keywords if default is None)]
+    return needed, [*positional[max(first, bound) :], *(name for name, default in keywords if default is not None)]
 
 
 def constructor(
@@ -580,9 +581,9 @@ def constructor(
     """The function that takes the arguments: `__init__` of a class, or of a base of the folder."""
     if isinstance(node, ast.FunctionDef):
         return node
-    own = [one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"]
-    if own or steps > IMPORT_STEPS:
-        return own[0] if own else None
+    initializers = [method for method in node.body if isinstance(method, ast.FunctionDef) and method.name == "__init__"]
+    if initializers or steps > IMPORT_STEPS:
+        return initializers[0] if initializers else None
     bases: Sequence[Definition | str] = [sources.resolve(source, base) for base in node.bases]
-    found = (constructor(one[0], sources, one[1], steps + 1) for one in bases if isinstance(one, tuple))
-    return next(filter(None, found), None)
+    constructors = (constructor(base[0], sources, base[1], steps + 1) for base in bases if isinstance(base, tuple))
+    return next(filter(None, constructors), None)

@@ -28,24 +28,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from align.core.about import PROJECT_FILE, PYPROJECT
 from align.core.atomic_files import existing_file
 from align.core.documents import DocumentFault, read_toml
-from align.core.registry import file_models
+from align.core.load_code import file_models
 from align.curves.presets import pattern_faults, preset_faults, read_patterns, read_presets
 from align.errors import ProjectFileError
 from align.forward.forward_result import NO_ALLOWANCES, Allowances, allowance_faults, read_allowances
-from align.words.catalogue import LANGUAGES
+from align.words.catalogue import LANGUAGES, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from align.curves.presets import Preset
 
-NAME = "align.toml"
+NAME = PROJECT_FILE
 _PLACE = ("device", "dtype", "mode")
-_TEXT, _TEXTS, _NUMBER = "text", "texts", "number"
-_KIND_HINT = {_TEXT: "text", _TEXTS: "text, or a list of texts", _NUMBER: "a whole number from 1"}
-_SIDE = dict.fromkeys(("model", "checkpoint", *_PLACE, "trace", "training", "log", "overlay"), _TEXT)
+_TEXT, _TEXTS, _NUMBER, _RATIO = "text", "texts", "number", "ratio"
+_FORMS = {_TEXT: "project_form.text", _TEXTS: "project_form.texts", _NUMBER: "project_form.number"}
+_FORMS[_RATIO] = "project_form.ratio"
+_SIDE = dict.fromkeys(("model", "checkpoint", *_PLACE, "trace", "training", "data", "log", "overlay"), _TEXT)
 _METRIC = dict.fromkeys(("data", "metric", "candidate_data", "candidate_metric"), _TEXT)
 _KEYS = {
     "reference": _SIDE,
@@ -53,6 +55,7 @@ _KEYS = {
     "forward": {"inputs": _TEXT, "map": _TEXT},
     "metric": {**_METRIC, "samples": _NUMBER},
     "training": {"batch": _TEXTS, "steps": _NUMBER},
+    "speed": {"reference": _TEXT, "candidate": _TEXT, "at_most": _RATIO},
     "run": {"folder": _TEXT, "rungs": _TEXTS},
 }
 _ALLOWED = {"limits", "accepted", "loss"}
@@ -63,8 +66,8 @@ class ProjectSide:
     """One side: the factory, the checkpoint that fills it, where and how it runs; None: as the factory leaves it.
 
     `trace` is a folder of `align capture`, of a side whose framework is elsewhere; `training` a factory of model, loss
-    and optimizer; `log` what its training printed. `overlay` is a folder of copied packages, which come before those
-    that are installed.
+    and optimizer; `data` a function that returns the loader or dataset, or a folder of captured batches; `log` what its
+    training printed. `overlay` is a folder of copied packages, which come before those that are installed.
     """
 
     model: str | None = None
@@ -74,6 +77,7 @@ class ProjectSide:
     mode: str | None = None
     trace: Path | None = None
     training: str | None = None
+    data: Path | str | None = None
     log: Path | None = None
     overlay: Path | None = None
 
@@ -87,6 +91,15 @@ class ProjectMetric:
     candidate_data: str | None = None
     candidate_metric: str | None = None
     samples: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectSpeed:
+    """The profiles or logs that `align advise` reads of each side, and how much slower the port may be."""
+
+    reference: Path | None = None
+    candidate: Path | None = None
+    at_most: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +117,7 @@ class Project:
     loss_presets: dict[str, Preset] = field(default_factory=dict)
     loss_patterns: tuple[str, str] = ("", "")
     metric: ProjectMetric = ProjectMetric()
+    speed: ProjectSpeed = ProjectSpeed()
     batches: tuple[Path | str, ...] = ()
     steps: int | None = None
     run_folder: Path | None = None
@@ -112,9 +126,14 @@ class Project:
 
 
 def read_project(path: Path) -> Project:
-    """Read a project file; raises MissingFileError, or ProjectFileError listing every unknown key and wrong type."""
+    """Read a project file, of a `pyproject.toml` its table `[tool.align]`.
+
+    Raises MissingFileError, or ProjectFileError listing every unknown key and wrong type.
+    """
     try:
         document = read_toml(existing_file(path, "project file"))
+        if path.name == PYPROJECT:
+            document = document.get("tool", {}).get("align", {})
     except DocumentFault as fault:
         raise ProjectFileError(path, [str(fault)]) from fault
     if faults := [*_faults(document), *allowance_faults(document), *preset_faults(document), *pattern_faults(document)]:
@@ -132,6 +151,7 @@ def read_project(path: Path) -> Project:
         loss_presets=read_presets(document),
         loss_patterns=read_patterns(document),
         metric=_metric(document.get("metric", {}), folder),
+        speed=_speed(document.get("speed", {}), folder),
         batches=tuple(_source(batch, folder) for batch in _listed(training.get("batch"))),
         steps=training.get("steps"),
         run_folder=_below(folder, run["folder"]) if "folder" in run else None,
@@ -146,13 +166,13 @@ def _faults(document: dict[str, Any]) -> Iterator[str]:
             continue
         if table == "language":
             if content not in LANGUAGES:
-                yield f"language must be one of: {', '.join(LANGUAGES)}, not {content!r}"
+                yield say("project_fault.language", known=[*LANGUAGES], value=repr(content))
             continue
         if table not in _KEYS:
-            known = ", ".join(f"[{name}]" for name in sorted({*_KEYS, *_ALLOWED}))
-            yield f"unknown table or key {table!r}; known: {known}"
+            known = [f"[{name}]" for name in sorted({*_KEYS, *_ALLOWED})]
+            yield say("project_fault.no_such_table", name=repr(table), known=known)
         elif not isinstance(content, dict):
-            yield f"[{table}] must be a table"
+            yield say("project_fault.no_table", place=f"[{table}]")
         else:
             yield from _table_faults(table, content)
 
@@ -161,14 +181,16 @@ def _table_faults(table: str, content: dict[str, Any]) -> Iterator[str]:
     known = _KEYS[table]
     for key, value in content.items():
         if key not in known:
-            yield f"[{table}] unknown key {key!r}; known: {', '.join(sorted(known))}"
+            yield say("project_fault.no_such_key", place=f"[{table}]", name=repr(key), known=sorted(known))
         elif not _fits(value, known[key]):
-            yield f"[{table}] {key} must be {_KIND_HINT[known[key]]}, not {value!r}"
+            yield say("project_fault.form", place=f"[{table}] {key}", kind=say(_FORMS[known[key]]), value=repr(value))
 
 
 def _fits(value: object, kind: str) -> bool:
     if kind == _NUMBER:
         return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    if kind == _RATIO:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 1
     if kind == _TEXTS and isinstance(value, list):
         return bool(value) and all(_fits(one, _TEXT) for one in value)
     return isinstance(value, str) and bool(value.strip())
@@ -181,13 +203,19 @@ def _listed(value: str | list[str] | None) -> list[str]:
 def _side(table: dict[str, str], folder: Path) -> ProjectSide:
     paths = {key: _below(folder, table[key]) for key in ("checkpoint", "trace", "log", "overlay") if key in table}
     factories = {key: _factory(table[key], folder) for key in ("model", "training") if key in table}
-    return ProjectSide(**{key: table[key] for key in _PLACE if key in table}, **paths, **factories)  # type: ignore[arg-type]
+    data = {"data": _source(table["data"], folder)} if "data" in table else {}
+    return ProjectSide(**data, **{key: table[key] for key in _PLACE if key in table}, **paths, **factories)  # type: ignore[arg-type]
 
 
 def _metric(table: dict[str, Any], folder: Path) -> ProjectMetric:
     """The functions' files made absolute; the names of metrics that `align validate` knows stay names."""
     absolute = {key: _factory(value, folder) for key, value in table.items() if key != "samples"}
     return ProjectMetric(**absolute, samples=table.get("samples"))
+
+
+def _speed(table: dict[str, Any], folder: Path) -> ProjectSpeed:
+    files = {side: _below(folder, table[side]) for side in ("reference", "candidate") if side in table}
+    return ProjectSpeed(**files, at_most=table.get("at_most"))
 
 
 def _source(source: str, folder: Path) -> Path | str:

@@ -11,12 +11,14 @@ import re
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
-
-from align.runs.thresholds import IMPORT_STEPS
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+IMPORT_STEPS: Final = 8
+"""How far `align init` follows a name from file to file, a function to what it returns, a class to its bases.
+Choice: a name is handed on by an `__init__.py` or two; imports in a circle must end."""
 
 SideName = Literal["reference", "candidate"]
 MIND = ("mindspore", "mindnlp", "mindcv", "mindone", "mindformers", "mindocr", "mindyolo", "mindaudio", "mindspeed")
@@ -87,24 +89,26 @@ class Source:
     @cached_property
     def all_imports(self) -> list[Import]:
         """All that is imported anywhere, with the whole names of modules."""
-        found = []
+        imports = []
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
-                found += [(one.name, 0, "") for one in node.names]
+                imports += [(one.name, 0, "") for one in node.names]
             elif isinstance(node, ast.ImportFrom):
-                found += [(node.module or "", node.level, one.name) for one in node.names]
-        return found
+                imports += [(node.module or "", node.level, one.name) for one in node.names]
+        return imports
 
 
 def imported_names(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, Import]]:
     """Names, and what is imported under them."""
     for node in nodes:
         if isinstance(node, ast.Import):
-            for one in node.names:
-                first = one.name.partition(".")[0]
-                yield one.asname or first, (one.name if one.asname else first, 0, "")
+            for alias in node.names:
+                first = alias.name.partition(".")[0]
+                yield alias.asname or first, (alias.name if alias.asname else first, 0, "")
         elif isinstance(node, ast.ImportFrom):
-            yield from ((one.asname or one.name, (node.module or "", node.level, one.name)) for one in node.names)
+            yield from (
+                (alias.asname or alias.name, (node.module or "", node.level, alias.name)) for alias in node.names
+            )
 
 
 @dataclass(frozen=True)
@@ -202,16 +206,16 @@ class Sources:
     @_kept
     def _roots_of_importers(self) -> dict[Source, set[PurePath]]:
         """The folders that must be on the import path for a file, as others import it."""
-        found: dict[Source, set[PurePath]] = {}
+        roots: dict[Source, set[PurePath]] = {}
         for one in self.files.values():
             for root, other in self.imported(one):
-                found.setdefault(other, set()).update([] if root is None else [root])
-        return found
+                roots.setdefault(other, set()).update([] if root is None else [root])
+        return roots
 
     @_kept
     def place(self, source: Source) -> Place:
         """How a file is imported, with all files of the folder that it imports in turn."""
-        needed = {root for one in self._closure(source) for root, _ in self.imported(one) if root is not None}
+        needed = {root for file in self._closure(source) for root, _ in self.imported(file) if root is not None}
         levels = max((level for _, level, _ in source.all_imports), default=0)
         top = (self.folder.resolve() / source.path).parents
         packages = levels
@@ -224,18 +228,18 @@ class Sources:
         names = [] if root == here else [*here.parts]
         if packages:
             root = _relative(top[packages], self.folder.resolve())
-            names = [one.name for one in reversed(top[:packages])]
+            names = [file.name for file in reversed(top[:packages])]
         dotted = ".".join([*names, *([] if source.path.stem == "__init__" else [source.path.stem])])
         side = str(source.path) if needed <= {here, *([root] if levels else [])} else ""
         side = dotted if not side and needed == {root} == {PurePath()} else side
-        return Place(dotted, tuple(sorted({str(one) for one in (*needed, root)} - {"."})), side)
+        return Place(dotted, tuple(sorted({str(file) for file in (*needed, root)} - {"."})), side)
 
     def _closure(self, source: Source) -> list[Source]:
-        found = {source: None}
+        closure = {source: None}
         waiting = [source]
         for one in waiting:
-            new = dict.fromkeys(other for _, other in self.imported(one) if other not in found)
-            found |= new
+            new = dict.fromkeys(other for _, other in self.imported(one) if other not in closure)
+            closure |= new
             waiting += new
         return waiting
 
@@ -253,28 +257,28 @@ class Sources:
     @_kept
     def _sides(self, source: Source) -> set[SideName]:
         """The sides of what a file imports; of one that imports no framework those of the files that it imports."""
-        local = {one.path.parts[0].removesuffix(".py") for _, one in self.imported(source)}
+        local = {file.path.parts[0].removesuffix(".py") for _, file in self.imported(source)}
         roots = {module.partition(".")[0] for module, level, _ in source.all_imports if not level}
         return _sides_of(roots - local) or {
             side
-            for one in self._closure(source)[1:]
-            for side in _sides_of({m.partition(".")[0] for m, *_ in one.all_imports})
+            for file in self._closure(source)[1:]
+            for side in _sides_of({m.partition(".")[0] for m, *_ in file.all_imports})
         }
 
     def _used(self, source: Source, node: ast.AST) -> set[SideName]:
         """The sides of what a function or class uses: names of frameworks, files of one side, what these define."""
-        found: set[SideName] = set()
+        used_sides: set[SideName] = set()
         waiting: list[tuple[Source, ast.AST]] = [(source, node)]
         for one in waiting:
             for used in self.used(*one):
                 if isinstance(used, str):
-                    found |= _sides_of({used.partition(".")[0]})
+                    used_sides |= _sides_of({used.partition(".")[0]})
                 elif len(sides := self._sides(used[0])) == 1:
-                    found |= sides
+                    used_sides |= sides
                 elif used not in waiting:
                     waiting.append(used)
         bases = {base_name(base) for base in getattr(node, "bases", ())}
-        return found or ({"candidate"} if "Cell" in bases else {"reference"} if "Module" in bases else set())
+        return used_sides or ({"candidate"} if "Cell" in bases else {"reference"} if "Module" in bases else set())
 
     @_kept
     def used(self, source: Source, node: ast.AST) -> list[Definition | str]:
@@ -294,13 +298,13 @@ class Sources:
         ):
             return False
         for base in node.bases:
-            found = self.resolve(source, base)
+            origin = self.resolve(source, base)
             if base_name(base) in BASES:
                 return True
-            if isinstance(found, str):
-                if found.partition(".")[0] in MODEL_LIBRARIES and not found.endswith(OTHER_ENDS):
+            if isinstance(origin, str):
+                if origin.partition(".")[0] in MODEL_LIBRARIES and not origin.endswith(OTHER_ENDS):
                     return True
-            elif self.is_model(found[0], found[1], steps + 1):
+            elif self.is_model(origin[0], origin[1], steps + 1):
                 return True
         return False
 
@@ -309,17 +313,17 @@ class Sources:
         call = inner_call(value, scope)
         if call is None or steps > IMPORT_STEPS:
             return ""
-        found = self.resolve(source, call.func, scope)
-        if isinstance(found, tuple):
-            if isinstance(found[1], ast.ClassDef):
-                return "sure" if self.is_model(found[0], found[1]) else ""
-            return self.returns_model(*found, steps + 1) if isinstance(found[1], ast.FunctionDef) else ""
-        called, root = found.rpartition(".")[2], found.partition(".")[0]
+        origin = self.resolve(source, call.func, scope)
+        if isinstance(origin, tuple):
+            if isinstance(origin[1], ast.ClassDef):
+                return "sure" if self.is_model(origin[0], origin[1]) else ""
+            return self.returns_model(*origin, steps + 1) if isinstance(origin[1], ast.FunctionDef) else ""
+        called, root = origin.rpartition(".")[2], origin.partition(".")[0]
         if called in OTHER_CALLS or called.endswith(OTHER_ENDS) or root in OTHER_ROOTS:
             return ""
         if called in CONTAINERS or (root in MODEL_LIBRARIES and called != "transforms"):
             return "sure"
-        return "" if root in FRAMEWORKS and ".nn" not in found and "load" not in called else "maybe"
+        return "" if root in FRAMEWORKS and ".nn" not in origin and "load" not in called else "maybe"
 
     def returns_model(self, source: Source, function: ast.AST, steps: int = 0) -> Certainty:
         """Tell by its last return whether a function makes a model; of a call that is not known its name tells."""
@@ -341,11 +345,11 @@ def _relative(path: Path, folder: Path) -> PurePath:
 
 def _parts(name: ast.expr) -> list[str]:
     """`a.b.c` taken apart; [""] for what is no chain of names."""
-    found: list[str] = []
+    reversed_parts: list[str] = []
     while isinstance(name, ast.Attribute):
-        found.append(name.attr)
+        reversed_parts.append(name.attr)
         name = name.value
-    return [name.id, *reversed(found)] if isinstance(name, ast.Name) else [""]
+    return [name.id, *reversed(reversed_parts)] if isinstance(name, ast.Name) else [""]
 
 
 def _sides_of(roots: Iterable[str]) -> set[SideName]:
@@ -377,11 +381,11 @@ def last_return(function: ast.FunctionDef) -> ast.expr | None:
 
 def _own_nodes(function: ast.FunctionDef) -> list[ast.AST]:
     """The nodes of a function's body but for those in functions and classes that it defines."""
-    found: list[ast.AST] = [*function.body]
-    for node in found:
+    nodes: list[ast.AST] = [*function.body]
+    for node in nodes:
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            found += ast.iter_child_nodes(node)
-    return found
+            nodes += ast.iter_child_nodes(node)
+    return nodes
 
 
 def value_of(function: ast.AST, value: ast.expr) -> ast.expr:
@@ -398,13 +402,13 @@ def value_of(function: ast.AST, value: ast.expr) -> ast.expr:
 
 def inner_call(value: ast.expr, scope: ast.AST | None) -> ast.Call | None:
     """The first call of a chain: `Net(3)` of `Net(3).eval()`, also where a name was given it before."""
-    found = None
+    inner = None
     for _ in range(IMPORT_STEPS):
         value = value_of(scope, value) if scope is not None else value
         if not isinstance(value, ast.Call):
             break
-        found = value
+        inner = value
         if not isinstance(value.func, ast.Attribute):
             break
         value = value.func.value
-    return found
+    return inner

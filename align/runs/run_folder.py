@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from align.core.about import __version__
-from align.core.atomic_files import remove_dead_parts, sha256_of, write_text
+from align.core.atomic_files import remove_dead_parts, sha256_of, with_urls, write_text
 from align.core.documents import TEXT, WHOLE, DocumentFault, Form, parse_json, read_json, table
 from align.core.json_data import json_text, to_json_data
-from align.core.progress import collector_paused
+from align.core.protocols import collector_paused
 from align.errors import DestinationError, RunFolderError
-from align.remote.remote_files import with_urls
-from align.traces.folder_lock import LOCK, folder_lock, this_process
+from align.traces.trace_folder import LOCK, folder_lock, this_process
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
@@ -34,10 +33,10 @@ if TYPE_CHECKING:
 
 # Since version 2 sentences stand beside their keys and facts; documents of the version before lack these.
 SCHEMA_VERSION = 2  # format: the version of a document
-FURTHER_VERSIONS = {"loss": 3, "log": 3, "report": 3}  # of kinds whose form had changed before
+FURTHER_VERSIONS = {"convert": 3, "loss": 3, "log": 3, "report": 3}  # of kinds whose form had changed before
 LADDER = ("map", "convert", "forward", "step", "loss")
 # In the order in which a report shows them; those that are no rung of the ladder only where there is a result.
-BEFORE_STEP = ("params", "initial", "determinism", "nonfinite")
+BEFORE_STEP = ("ranks", "params", "initial", "determinism", "nonfinite", "memory")
 OF_FORWARD = ("bisect", "precision", "switches", "emulate")
 KINDS = (
     "map",
@@ -47,15 +46,20 @@ KINDS = (
     "lint",
     "forward",
     *OF_FORWARD,
+    "data",
     "validate",
     "generate",
     *BEFORE_STEP,
     "step",
+    "samples",
+    "watch",
     "loss",
+    "advise",
 )
 COMMANDS = {  # of kinds whose command bears another name, or needs an option
     "determinism": "check-determinism",
     "precision": "bisect --precision DTYPE",
+    "samples": "step --samples",
     "switches": "bisect --switches TARGET",
 }
 
@@ -116,10 +120,13 @@ class RunFolder:
 
     def write(self, result: Result, made_from: Mapping[str, Path | str]) -> Path:
         """Write a result whole or not at all; `made_from` maps a role to the file (or text) it was made from."""
-        document = as_document(result, made_from)
-        write_text(self.file(result.result_kind), json_text(document) + "\n")
-        clear_mark(self.path, result.result_kind)
-        return self.file(result.result_kind)
+        return self.keep(result.result_kind, as_document(result, made_from))
+
+    def keep(self, kind: str, document: Mapping[str, Any]) -> Path:
+        """Write the document of a result, as `write` does."""
+        write_text(self.file(kind), json_text(document) + "\n")
+        clear_mark(self.path, kind)
+        return self.file(kind)
 
     def unfinished(self, kind: str) -> UnfinishedRun | None:
         """Return the run that has begun since the result of a kind was written, None if there is none."""
@@ -167,13 +174,13 @@ def _require_columns(document: dict[str, Any]) -> None:
 
 def _loosened(schema: Any, left_out: Sequence[str]) -> Any:
     if isinstance(schema, list):
-        return [_loosened(one, left_out) for one in schema]
+        return [_loosened(part, left_out) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = {name: one for name, one in schema.items() if name not in left_out or isinstance(one, dict)}
+    kept = {name: part for name, part in schema.items() if name not in left_out or isinstance(part, dict)}
     if kept.get("additionalProperties") is False:
         del kept["additionalProperties"]
-    return {name: _loosened(one, left_out) for name, one in kept.items()}
+    return {name: _loosened(part, left_out) for name, part in kept.items()}
 
 
 def schema_of(kind: str) -> str:
@@ -223,7 +230,7 @@ def claim_run_folder(path: Path, kind: str) -> Iterator[None]:
     folders that were made for this and stay empty go. Raises FolderInUseError if another process works in it, and
     DestinationError if it cannot be made.
     """
-    made = [folder for folder in (path, *path.absolute().parents) if not folder.exists()]
+    new_folders = [folder for folder in (path, *path.absolute().parents) if not folder.exists()]
     RunFolder.create(path)
     try:
         with folder_lock(path / LOCK, path, "run"):
@@ -233,7 +240,7 @@ def claim_run_folder(path: Path, kind: str) -> Iterator[None]:
             _remove_parts(path, kind)
     finally:
         with contextlib.suppress(OSError):  # it holds something
-            for folder in made:
+            for folder in new_folders:
                 folder.rmdir()
 
 
@@ -313,12 +320,12 @@ def read_unfinished(folder: Path, kind: str) -> UnfinishedRun | None:
     """Return the run that has begun and left no result; None if the last one ended."""
     try:
         document = _FORM.require(read_json(_mark(folder, kind)))
-        own = {name: document[name] for name in UnfinishedRun.__slots__}
+        fields = {name: document[name] for name in UnfinishedRun.__slots__}
     except FileNotFoundError:
         return None
     except DocumentFault:
         return UnfinishedRun(0, "", "")
-    return UnfinishedRun(**own)
+    return UnfinishedRun(**fields)
 
 
 def _mark(folder: Path, kind: str) -> Path:

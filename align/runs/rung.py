@@ -1,46 +1,108 @@
-"""What a rung of the ladder offers: the commands that it runs on a project, and what their result says.
+"""What a rung of the ladder offers: what it calls on a project, and what the result says.
 
-A rung is a module of `align/runs/rungs/` with one `PLUGIN`. It judges nothing itself: a command does, and a rung runs
-the commands that a user could type.
+A rung stands in a module of `align/runs/rungs/`, among its `PLUGINS`. It judges nothing itself: a capability does,
+which it calls with the arguments of a command that a user could type.
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from align.core.align_sequences import grouped
 from align.core.json_data import kept_sentence
-from align.core.registry import file_models, load_plugins
+from align.core.load_code import file_models, load_plugins
 from align.core.verdicts import Coverage, Outcome, ShownResult, Verdict
+from align.runs.read_settings import SIDES, file_or_function, given_batches, numbered_sources
 from align.words.catalogue import sentence, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from align.runs.project_file import Project, ProjectSide
-    from align.words.message_words import Sentence
+    from align.runs.run_folder import Result
+    from align.words.catalogue import Sentence
 
 
 RUNGS = "align.runs.rungs"
-Command = tuple[str, ...]
+
+
+class Made(NamedTuple):
+    """A result; by role what it may be made from, of which counts what is given; and what is said behind it."""
+
+    result: Result
+    made_from: Mapping[str, Any]
+    told: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A capability that is called, and the command that a user types for the same: one table has the arguments of both.
+
+    `arguments` are the values of the command's parameters by their names, in the order in which they are typed; one
+    that is None or empty is not given. `make` is called with those that are. The result is kept in the folder `run`.
+    """
+
+    command: str
+    make: Callable[..., Made]
+    arguments: Mapping[str, Any]
+    run: Path | None = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The arguments that are given."""
+        return {name: value for name, value in self.arguments.items() if value not in (None, "", [])}
+
+    @property
+    def line(self) -> tuple[str, ...]:
+        """What is typed for it, without the word `align`.
+
+        >>> Call("lint", print, {"reference": "a.py:f", "candidate": "b.py:g", "map_file": Path("map.toml")}).line
+        ('lint', 'a.py:f', 'b.py:g', '--map', 'map.toml')
+        """
+        given = [value for name, value in self.given.items() if name in UNNAMED]
+        unnamed = (str(word) for value in given for word in (value if isinstance(value, list) else [value]))
+        return (self.command, *unnamed, *_typed_options(self.given | ({"run": self.run} if self.run else {})))
+
+
+# Parameters of commands whose values are typed without a name, and those whose name is not that of their option.
+UNNAMED = ("reference", "candidate", "source", "destination", "side")
+OPTIONS = {"map_file": "map", "folder": "out"}
+
+
+def _typed_options(given: Mapping[str, Any]) -> Iterator[str]:
+    """The options of a line: a name before each value, and the name alone of what is switched on or off."""
+    for name, value in given.items():
+        option = f"--{OPTIONS.get(name, name).replace('_', '-')}"
+        if name in UNNAMED:
+            continue
+        if isinstance(value, bool):
+            yield option if value else option.replace("--", "--no-")
+        else:
+            yield from (word for one in (value if isinstance(value, list) else [value]) for word in (option, str(one)))
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The commands of a rung, one after another, without the word `align`, and by role the files that they read.
+    """What a rung calls, one after another, and by role the files that this reads.
 
-    The last command leaves a result of this `kind` in the run folder. `made_from` has files, and texts such as
-    `file.py:function`. `outputs` are the files that the commands leave in the run folder for rungs above. `explaining`
-    prints a document that knows more of what failed.
+    The last call leaves a result of this `kind` in the run folder. `made_from` has files, and texts such as
+    `file.py:function`. `outputs` are the files that the calls leave in the run folder for rungs above. The result of
+    `explaining` knows more of what failed.
     """
 
     kind: str
-    commands: tuple[Command, ...]
+    calls: tuple[Call, ...]
     made_from: Mapping[str, Path | str]
     outputs: tuple[Path, ...] = ()
-    explaining: Command = ()
+    explaining: Call | None = None
+
+    @property
+    def lines(self) -> tuple[tuple[str, ...], ...]:
+        """The commands that do the same, as `Call.line`."""
+        return tuple(call.line for call in self.calls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +140,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One rung: what it is called, where it stands, what it runs on a project, and what it reads from the result.
+    """One rung: what it is called, where it stands, what it calls on a project, and what it reads from the result.
 
     Rungs are climbed by ascending `order`. `needs` names rungs without whose success this one can say nothing. An
     `optional` rung is run only where the project file lists it, or `--only` names it. `plan` opens no file of
@@ -137,7 +199,7 @@ def shown_side(side: str) -> str:
 # What a climb leaves: the state of every rung with its evidence, and the whole.
 
 FORESEEN = ("emulate", "switches")  # kinds of results that say what a chip is expected to do
-OF_NO_PORT = ("doctor", "determinism", "precision", *FORESEEN)  # kinds that hold no side against the other
+OF_NO_PORT = ("doctor", "determinism", "precision", "advise", *FORESEEN)  # kinds that hold no side against the other
 OF_VALUES = ("forward", "generate", "validate", "step", "loss")  # kinds that compare what the sides compute
 RungState = Literal["passed", "failed", "could not compare", "blocked", "stale", "not run", "not available", "foreseen"]
 JUDGED: dict[Outcome, RungState] = {
@@ -178,13 +240,13 @@ class RungResult:
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> RungResult:
         """Return a rung as a document of an earlier climb keeps it."""
-        own = {name: document[name] for name in cls.__slots__ if name in document}
+        fields = {name: document[name] for name in cls.__slots__ if name in document}
         culprits = tuple(
             Culprit(**{key: one[key] for key in Culprit.__slots__} | {"cause": kept_sentence(one, "cause")})
             for one in document["culprits"]
         )
-        reason = kept_sentence(document, "reason")
-        return cls(**{**own, "reason": reason, "commands": tuple(document["commands"]), "culprits": culprits})
+        said = {name: kept_sentence(document, name) for name in ("reason", "hint") if name in document}
+        return cls(**{**fields, **said, "commands": tuple(document["commands"]), "culprits": culprits})
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,20 +266,21 @@ def judge_ladder(rungs: Sequence[RungResult]) -> Verdict:
     it takes another that passed. Names and settings alone prove little: unless the project file asks for no more,
     something that both compute must have passed.
     """
-    asked = [rung for rung in rungs if rung.asked]
-    passed = [rung for rung in asked if rung.state == "passed"]
-    failed = [rung for rung in asked if rung.state == "failed"]
+    wanted = [rung for rung in rungs if rung.asked]
+    passed = [rung for rung in wanted if rung.state == "passed"]
+    failed = [rung for rung in wanted if rung.state == "failed"]
     lacking = [rung.name for rung in rungs if rung.state == "not available" and not rung.asked]
     compared = [rung for rung in (*passed, *failed) if rung.kind not in OF_NO_PORT]
     coverage = Coverage("rungs", len(compared), len(lacking))
     caveats = _caveats(rungs, lacking)
     if failed:
         return Verdict(Outcome.NOT_ALIGNED, _failures(failed), coverage, caveats)
-    if not asked and (alone := [rung.name for rung in rungs if rung.kind in OF_NO_PORT and rung.state != "not run"]):
+    if not wanted and (alone := [rung.name for rung in rungs if rung.kind in OF_NO_PORT and rung.state != "not run"]):
         return Verdict(Outcome.NOT_COMPARED, sentence("ladder.one_model", names=alone), coverage, caveats)
-    if not passed or len(passed) < len(asked):
-        open_rungs = [f"{rung.name} ({rung.state})" for rung in asked if rung.state != "passed"]
-        return Verdict(Outcome.NOT_COMPARED, sentence("ladder.incomplete", names=open_rungs), coverage, caveats)
+    if not passed or len(passed) < len(wanted):
+        left = [rung for rung in wanted if rung.state != "passed"]
+        names = [sentence("ladder.in_state", name=rung.name, state=rung.state) for rung in left]
+        return Verdict(Outcome.NOT_COMPARED, sentence("ladder.incomplete", names=names), coverage, caveats)
     if all(rung.kind in OF_NO_PORT for rung in passed):
         reason = sentence("ladder.no_port", names=[rung.name for rung in passed])
         return Verdict(Outcome.NOT_COMPARED, reason, coverage, caveats)
@@ -243,7 +306,7 @@ def _failures(failed: Sequence[RungResult]) -> Sentence:
     return sentence("ladder.rungs_failed", names=names, first=first.name, reason=first.reason)
 
 
-# What the commands of several rungs are given: sides, checkpoints, the map, as one would type them.
+# What several rungs give to what they call: sides, checkpoints, the map, as one would type them.
 #
 # Where the project file names no map, the rung `parameters` makes one in the run folder; where it names no checkpoint
 # of a side, the rung `weights` makes one there. The later rungs read these.
@@ -263,7 +326,7 @@ EXAMPLES = {
 def first_missing(project: Project, *keys: str) -> Missing | None:
     """Return what is said of those of these keys, such as `reference model`, that the project file lacks."""
     sides: dict[str, ProjectSide] = {"reference": project.reference, "candidate": project.candidate}
-    of_sides = ("model", "checkpoint", "training", "log")
+    of_sides = ("model", "checkpoint", "training", "data", "log")
     given = {f"{name} {key}": getattr(side, key) for name, side in sides.items() for key in of_sides}
     given |= {"forward inputs": project.inputs, "metric data": project.metric.data, "training batch": project.batches}
     lacking = [tuple(key.split()) for key in keys if not given[key]]
@@ -316,55 +379,77 @@ def checkpoints(project: Project, run: Path) -> tuple[Path | None, Path | None]:
     return reference, run / ("candidate.pth" if reference.suffix == ".ckpt" else "candidate.ckpt")
 
 
-def checkpoint_arguments(project: Project, run: Path) -> list[str]:
-    """`--reference-checkpoint` and `--candidate-checkpoint`, as far as there are any."""
-    found = zip(("reference", "candidate"), checkpoints(project, run), strict=True)
-    return [part for side, path in found if path for part in (f"--{side}-checkpoint", shown(path))]
+def sides(project: Project, key: str = "model") -> dict[str, Any]:
+    """What both sides have for a key of the project file, as arguments."""
+    return {name: typed(getattr(getattr(project, name), key)) for name in SIDES}
 
 
-def place_arguments(project: Project) -> list[str]:
-    """Devices, precisions and the mode of both sides, as the project file says."""
-    return [*own_place(project.reference, "reference-"), *own_place(project.candidate, "candidate-")]
+def checkpoint_arguments(project: Project, run: Path) -> dict[str, Any]:
+    """What fills both sides, as arguments."""
+    return {f"{name}_checkpoint": typed(path) for name, path in zip(SIDES, checkpoints(project, run), strict=True)}
 
 
-def own_place(side: ProjectSide, prefix: str = "") -> list[str]:
-    """Device, precision and mode of one side as options; no command has an option for the mode of a reference."""
-    places = {what: getattr(side, what) for what in ("device", "dtype", "mode")}
-    given = {f"--{prefix}{what}": value for what, value in places.items() if value}
-    return [part for option, value in given.items() if option != "--reference-mode" for part in (option, value)]
+def places(side: ProjectSide, prefix: str = "") -> dict[str, Any]:
+    """Device, precision and mode of one side as arguments; no command has an option for the mode of a reference."""
+    given = {f"{prefix}{what}": getattr(side, what) for what in ("device", "dtype", "mode")}
+    return {name: value for name, value in given.items() if name != "reference_mode"}
+
+
+def project_argument(project: Project, *, is_needed: bool) -> tuple[dict[str, Any], dict[str, Path | str]]:
+    """The project file as an argument and as what is read, where a call takes something of it that no other gives."""
+    if not is_needed or project.file is None:
+        return {}, {}
+    return {"project": typed(project.file)}, {"project": project.file}
 
 
 def has_place(project: Project) -> bool:
     """Tell whether the project file says where, or in which precision or mode, a side computes."""
-    return any(own_place(side) for side in (project.reference, project.candidate))
+    return any(place for side in (project.reference, project.candidate) for place in places(side).values())
 
 
-def project_argument(project: Project, *, is_needed: bool) -> tuple[list[str], dict[str, Path | str]]:
-    """`--project` and what it reads, where a command is to take something of it that no option of its own gives."""
-    if not is_needed or project.file is None:
-        return [], {}
-    return ["--project", shown(project.file)], {"project": project.file}
+def typed(given: Any) -> Any:
+    """A path, or `file.py:function`, as one would type it from here; other texts, and None, as they are."""
+    if isinstance(given, Path):
+        return Path(shown(given))
+    return shown_side(given) if isinstance(given, str) else given
 
 
-def models(project: Project) -> list[str]:
-    """Both models as one would type them."""
-    return [shown_side(str(side.model)) for side in (project.reference, project.candidate)]
+def source(given: Path | str) -> str:
+    """Inputs, which are a file or the name of a function, as one would type them."""
+    return str(typed(given))
 
 
-def trainings(project: Project) -> list[str]:
-    """Both training factories as one would type them."""
-    return [shown_side(str(side.training)) for side in (project.reference, project.candidate)]
+def capture_call(side: ProjectSide, inputs: Path | str, folder: Path, **options: Any) -> Call:
+    """Capture one side on these inputs, into a trace folder."""
+    given = {"side": typed(side.model), "inputs": [source(inputs)], "checkpoint": typed(side.checkpoint), **options}
+    return Call("capture", _capture, {**given, "folder": typed(folder)})
 
 
-def source(value: Path | str) -> str:
-    """A file or `file.py:function` as one would type it."""
-    return shown_side(value) if isinstance(value, str) else shown(value)
+def _capture(side: str, inputs: list[str], folder: Path, *, noise: bool = True, **how: Any) -> Made:
+    from align.models.open_side import open_side
+    from align.traces.capture_trace import capture_trace
+
+    opened = open_side(side, **how)
+    result = capture_trace(opened, folder, inputs=given_batches([*map(file_or_function, inputs)], (), 0), noise=noise)
+    return Made(result.with_upper_calls(), {"model": side, "checkpoint": how.get("checkpoint")})
+
+
+def lint_call(of_sides: Mapping[str, Any], map_file: Path, run: Path | None) -> Call:
+    """Compare the settings of both sides: models or trainings."""
+    return Call("lint", _lint, {**of_sides, "map_file": typed(map_file)}, typed(run))
+
+
+def _lint(reference: str, candidate: str, map_file: Path) -> Made:
+    from align.lint.lint_models import lint_models
+
+    made_from = {"reference": reference, "candidate": candidate, "map": map_file}
+    return Made(lint_models(reference, candidate, name_map=map_file), made_from)
 
 
 def read_files(project: Project, run: Path, others: Mapping[str, Path | str | None]) -> dict[str, Path | str]:
     """What rungs that run both models read, by role: models, checkpoints, the map, and others that are given."""
     filling = checkpoints(project, run)
-    found = {
+    files = {
         "reference": project.reference.model,
         "candidate": project.candidate.model,
         "reference checkpoint": filling[0],
@@ -372,7 +457,7 @@ def read_files(project: Project, run: Path, others: Mapping[str, Path | str | No
         "map": map_file(project, run),
         **others,
     }
-    return {role: value for role, value in found.items() if value}
+    return {role: value for role, value in files.items() if value}
 
 
 # What three rungs share: one `align step` compares losses, gradients and updates, and each rung reads its part.
@@ -384,14 +469,19 @@ def plan_steps(project: Project, run: Path) -> Plan | Missing:
     """Take training steps of both sides."""
     if missing := first_missing(project, "reference training", "candidate training", "training batch"):
         return missing
-    chosen = map_file(project, run)
-    batches = [part for batch in project.batches for part in ("--batch", source(batch))]
-    steps = ["--steps", str(project.steps)] if project.steps else []
-    command = ("step", *trainings(project), *batches, "--map", shown(chosen), *steps, "--run", shown(run))
+    both, chosen = sides(project, "training"), map_file(project, run)
+    given = {**both, "batch": [*map(source, project.batches)], "map_file": typed(chosen), "steps": project.steps}
     read: dict[str, Path | str] = {f"batch {number}": batch for number, batch in enumerate(project.batches, 1)}
     read |= {"reference": str(project.reference.training), "candidate": str(project.candidate.training), "map": chosen}
-    explaining = ("lint", *trainings(project), "--map", shown(chosen), "--json")
-    return Plan("step", (command,), read, explaining=explaining)
+    return Plan("step", (Call("step", _step, given, typed(run)),), read, explaining=lint_call(both, chosen, None))
+
+
+def _step(reference: str, candidate: str, batch: list[str], map_file: Path, steps: int | None = None) -> Made:
+    from align.training.compare_training_step import compare_training_step
+
+    result = compare_training_step(reference, candidate, batch=batch, name_map=map_file, steps=steps)
+    made_from = {"reference": reference, "candidate": candidate, "map": map_file}
+    return Made(result, {**made_from, **numbered_sources("batch", batch)})
 
 
 def judge_steps(document: Mapping[str, Any], kinds: tuple[str, ...], compared: str) -> Judgement:
@@ -401,16 +491,16 @@ def judge_steps(document: Mapping[str, Any], kinds: tuple[str, ...], compared: s
     the field of the document that lists what was.
     """
     verdict = document["verdict"]
-    found = [one for one in document["culprits"] if one["kind"] in kinds]
+    faults = [fault for fault in document["culprits"] if fault["kind"] in kinds]
     coverage = _coverage(document, compared)
     if verdict["outcome"] == Outcome.NOT_COMPARED.value:
         return Judgement(Outcome.NOT_COMPARED, kept_sentence(verdict, "reason"), (), coverage)
-    if not found and not document[compared]:
+    if not faults and not document[compared]:
         return Judgement(Outcome.NOT_COMPARED, sentence("ladder.part_not_compared"), (), coverage)
-    if not found:
+    if not faults:
         return Judgement(Outcome.ALIGNED, sentence("ladder.part_agrees"), (), coverage)
-    culprits = _one_a_line(Culprit(_place(one), one["cause"], one["line"], one["change"]) for one in found)
-    reason = sentence("ladder.part_faults", count=len(culprits), place=culprits[0].place)
+    culprits = _one_a_line(Culprit(_place(fault), fault["cause"], fault["line"], fault["change"]) for fault in faults)
+    reason = sentence("step_verdict.faults", count=len(culprits), place=culprits[0].place, kind="")
     return Judgement(Outcome.NOT_ALIGNED, reason, culprits, coverage)
 
 
@@ -424,9 +514,7 @@ def _coverage(document: Mapping[str, Any], compared: str) -> Mapping[str, Any]:
 
 def _one_a_line(culprits: Iterable[Culprit]) -> tuple[Culprit, ...]:
     """One culprit for all that one change of one line would mend: an optimizer errs by several causes at once."""
-    groups: dict[tuple[str, str], list[Culprit]] = {}
-    for one in culprits:
-        groups.setdefault((one.place, one.line), []).append(one)
+    groups = grouped(((one.place, one.line), one) for one in culprits)
     return tuple(one for group in groups.values() for one in _as_one(group))
 
 
@@ -461,11 +549,11 @@ def explain_steps(culprits: tuple[Culprit, ...], document: Mapping[str, Any]) ->
 
 def _with_setting(culprit: Culprit, findings: Iterable[Mapping[str, Any]]) -> Culprit:
     codes = {code.replace("-", "_") for code in culprit.cause.split(CAUSES)}
-    for one in findings:
-        if one["part"] == "optimizer" and one["reference_setting"].partition("=")[0] in codes:
-            return replace(culprit, change=one["change"])
-        if one["part"] == "layer" and one["candidate"] == culprit.place:
-            known = setting_culprit(one)
+    for finding in findings:
+        if finding["part"] == "optimizer" and finding["reference_setting"].partition("=")[0] in codes:
+            return replace(culprit, change=finding["change"])
+        if finding["part"] == "layer" and finding["candidate"] == culprit.place:
+            known = setting_culprit(finding)
             cause = CAUSES.join(filter(None, (culprit.cause, known.cause)))
             return replace(known, cause=cause, line=culprit.line or known.line)
     return culprit

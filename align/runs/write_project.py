@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from align.checkpoints.names_in_file import NAMES_OF_MINDSPORE, NAMES_OF_TORCH, source_framework
 from align.checkpoints.open_checkpoint import open_checkpoint
@@ -18,9 +18,8 @@ from align.core.atomic_files import write_text
 from align.errors import AlignError, DestinationError, UsageError
 from align.runs.make_recipes import Recipe, constructor, defaults_of, file_configs, recipe_of_call, recipe_of_training
 from align.runs.project_file import NAME
-from align.runs.read_sources import FRAMEWORKS, SideName, Sources, last_return, side_of_name
-from align.runs.thresholds import CONFIG_BYTES, IMPORT_STEPS, LEAST_SHARE, LISTED_MODELS, SEARCH_DEPTH, SEARCHED_FILES
-from align.words.catalogue import say
+from align.runs.read_sources import FRAMEWORKS, IMPORT_STEPS, SideName, Sources, last_return, side_of_name
+from align.words.catalogue import say, speaking
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -28,6 +27,22 @@ if TYPE_CHECKING:
 
     from align.runs.make_recipes import Config
     from align.runs.read_sources import Source
+
+SEARCH_DEPTH: Final = 4
+"""Levels of folders that `align init` looks through: a port and its original seldom lie deeper.
+Choice: fewer would miss `src/package/models/net.py`; more would read data sets and environments."""
+SEARCHED_FILES: Final = 500
+"""Files that `align init` looks at, so that a folder of data costs seconds at most.
+Choice: a project has tens of Python files, checkpoints and logs; each takes about a millisecond to read."""
+CONFIG_BYTES: Final = 1_000_000
+"""Larger YAML and JSON files are no configurations.
+Choice: configurations have kilobytes; annotations of a data set have hundreds of megabytes."""
+LEAST_SHARE: Final = 0.1
+"""So many of the words in the names of a checkpoint are attributes of the port's source, or it is not the port's.
+Choice: layers of libraries hide most names; words such as `layers` are in every model."""
+LISTED_MODELS: Final = 12
+"""So many models are listed where several could be meant.
+Choice: a library has hundreds; a message with more than a dozen is not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +102,13 @@ KEYS = (
     Key("reference", "checkpoint", "checkpoint", "reference"),
     Key("reference", "trace", "trace", "reference"),
     Key("reference", "training", "training", "reference"),
+    Key("reference", "data", "data", "reference"),
     Key("reference", "log", "log", "reference"),
     Key("candidate", "model", "model", "candidate", is_needed=True),
     Key("candidate", "checkpoint", "checkpoint", "candidate"),
     Key("candidate", "trace", "trace", "candidate"),
     Key("candidate", "training", "training", "candidate"),
+    Key("candidate", "data", "data", "candidate"),
     Key("candidate", "log", "log", "candidate"),
     Key("forward", "inputs", "inputs", None),
     Key("training", "batch", "batch", None),
@@ -108,45 +125,50 @@ def write_project(
     `given` has what the user says by `table key`; `ask` chooses among several, and is asked for models of which
     nothing is found. Without it a key of which there are several is left out. A side without a model or a trace is a
     UsageError, which lists what there is of both sides. A trace that is found stands in for a model that is not. A
-    model that no function without arguments returns gets one, in a file of its own beside align.toml.
+    model that no function without arguments returns gets one, in a file of its own beside align.toml. Comments are in
+    the language of the reader.
     Raises DestinationError if the file is there and must not be replaced.
     """
     path = folder / NAME
     if path.exists() and not overwrite:
         raise DestinationError.of("run_usage.project_is_there", path=path)
-    found = find_sides(folder)
-    chosen, left_out = _choose(found, given, ask)
-    texts, sides = _write_sides(folder, found, chosen, given)
+    candidates = find_sides(folder)
+    chosen, left_out = _choose(candidates, given, ask)
+    with speaking():  # comments are for whoever calls
+        texts, sides = _write_sides(folder, candidates, chosen, given)
+        texts[path] = _text(chosen, left_out)
     written: list[Path] = []
     try:
-        for file, text in (*texts.items(), (path, _text(chosen, left_out))):
+        for file, text in texts.items():
             write_text(file, text)
             written.append(file)
     except BaseException:
         for file in written:
             file.unlink()
         raise
-    return WrittenProject(chosen, left_out, sides, tuple(choices(found, "unfit")))
+    return WrittenProject(chosen, left_out, sides, tuple(choices(candidates, "unfit")))
 
 
 def _write_sides(
-    folder: Path, found: Sequence[Found], chosen: dict[str, str], given: Mapping[str, str]
+    folder: Path, candidates: Sequence[Found], chosen: dict[str, str], given: Mapping[str, str]
 ) -> tuple[dict[Path, str], tuple[WrittenSide, ...]]:
     """The files that make those chosen models that have recipes, which are `chosen` then in their place."""
     recipes: dict[Path, dict[SideName, Recipe]] = {}
     for key in KEYS:
         name = f"{key.table} {key.name}"
-        fits = [one for one in found if one.purpose == key.name == "model" and one.text == chosen.get(name)]
-        one = min(fits, key=lambda one: _order(one, is_given=name in given), default=None)
-        if one and one.recipe and key.side:
-            file = _free_name(folder / _own_folder(folder, one.recipe, chosen, key.side))
-            recipes.setdefault(file, {})[key.side] = one.recipe
+        fits = [
+            model for model in candidates if model.purpose == key.name == "model" and model.text == chosen.get(name)
+        ]
+        model = min(fits, key=lambda model: _order(model, is_given=name in given), default=None)
+        if model and model.recipe and key.side:
+            file = _free_name(folder / _own_folder(folder, model.recipe, chosen, key.side))
+            recipes.setdefault(file, {})[key.side] = model.recipe
             chosen[name] = f"{file.relative_to(folder)}:{key.side}"
-    texts = {file: _sides_text(len(file.relative_to(folder).parts) - 1, made) for file, made in recipes.items()}
+    texts = {file: _sides_text(len(file.relative_to(folder).parts) - 1, of_file) for file, of_file in recipes.items()}
     sides = []
-    for file, made in recipes.items():
+    for file, of_file in recipes.items():
         lines = texts[file].splitlines()
-        for side, recipe in made.items():
+        for side, recipe in of_file.items():
             start = lines.index(f"def {side}():")
             line = next((at for at, text in enumerate(lines[start:], start + 1) if OPEN_PLACE in text), 0)
             sides.append(WrittenSide(side, f"{file.relative_to(folder)}:{side}", recipe, line if recipe.missing else 0))
@@ -195,18 +217,18 @@ def _function(side: SideName, recipe: Recipe) -> str:
 
 
 def _choose(
-    found: Sequence[Found], given: Mapping[str, str], ask: Ask | None
+    candidates: Sequence[Found], given: Mapping[str, str], ask: Ask | None
 ) -> tuple[dict[str, str], tuple[LeftOut, ...]]:
     chosen: dict[str, str] = {}
     left_out: list[LeftOut] = []
     needed: list[LeftOut] = []
     for key in KEYS:
         name = f"{key.table} {key.name}"
-        traces = _traces(found, given, key)
-        fits = traces if key.name == "trace" else choices(found, key.purpose, key.side)
-        doubtful = unclear(found, key.purpose) if key.side and not fits and key.name != "trace" else []
+        traces = _traces(candidates, given, key)
+        fits = traces if key.name == "trace" else choices(candidates, key.purpose, key.side)
+        doubtful = unclear(candidates, key.purpose) if key.side and not fits and key.name != "trace" else []
         is_needed = key.is_needed and not traces and f"{key.table} trace" not in given
-        fits = _of_same_name(fits, found, given, key)
+        fits = _of_same_name(fits, candidates, given, key)
         sure = fits[0] if len(fits) == 1 else ""
         several = fits or doubtful
         if value := given.get(name) or sure or (ask(key, several) if ask and (several or is_needed) else ""):
@@ -214,16 +236,16 @@ def _choose(
         elif several or is_needed:
             (needed if is_needed else left_out).append(LeftOut(key, tuple(several)))
     if needed:
-        raise _without_model(needed, choices(found, "notebook"))
+        raise _without_model(needed, choices(candidates, "notebook"))
     return chosen, tuple(left_out)
 
 
-def _of_same_name(fits: list[str], found: Sequence[Found], given: Mapping[str, str], key: Key) -> list[str]:
+def _of_same_name(fits: list[str], candidates: Sequence[Found], given: Mapping[str, str], key: Key) -> list[str]:
     """Of several models the one that is called as one of the other side is, if that is only one."""
     other: SideName = "reference" if key.side == "candidate" else "candidate"
     if key.name != "model" or len(fits) < 2:  # no limit: two are several
         return fits
-    theirs = [given[f"{other} model"]] if f"{other} model" in given else choices(found, "model", other)
+    theirs = [given[f"{other} model"]] if f"{other} model" in given else choices(candidates, "model", other)
     names = {text.rpartition(":")[2] for text in theirs}
     same = [text for text in fits if text.rpartition(":")[2] in names]
     return same if len(same) == 1 else fits
@@ -238,20 +260,24 @@ def _traces(found: Sequence[Found], given: Mapping[str, str], key: Key) -> list[
 def _without_model(needed: Sequence[LeftOut], notebooks: Sequence[str]) -> UsageError:
     """What there is of sides that have neither a model nor a trace, all of them in one message."""
     faults, hints = [], []
-    for one in needed:
-        more = ["..."] if len(one.choices) > LISTED_MODELS else []
-        facts = {"side": one.key.side, "names": [*one.choices[:LISTED_MODELS], *more], "option": one.key.option}
-        key = "several_models" if one.choices else "no_model_found"
+    for key_left_out in needed:
+        more = ["..."] if len(key_left_out.choices) > LISTED_MODELS else []
+        facts = {
+            "side": key_left_out.key.side,
+            "names": [*key_left_out.choices[:LISTED_MODELS], *more],
+            "option": key_left_out.key.option,
+        }
+        key = "several_models" if key_left_out.choices else "no_model_found"
         faults.append(say(f"run_usage.{key}", **facts))
-        hints.append(say(f"run_usage.{key}_hint", trace=f"{one.key.option}-trace", **facts))
-    if notebooks and any(not one.choices for one in needed):
+        hints.append(say(f"run_usage.{key}_hint", trace=f"{key_left_out.key.option}-trace", **facts))
+    if notebooks and any(not key_left_out.choices for key_left_out in needed):
         hints.append(say("run_usage.notebooks_hint", notebook=shlex.quote(notebooks[0])))
     return UsageError.of("run_usage.without_model", faults=faults, hints=hints)
 
 
 def _text(chosen: Mapping[str, str], left_out: Sequence[LeftOut]) -> str:
     """The file: what is known, and as comments what may be added."""
-    several = {one.key: one.choices for one in left_out}
+    several = {item.key: item.choices for item in left_out}
     lines = [say("project_key.head")]
     table = ""
     for key in KEYS:
@@ -260,7 +286,7 @@ def _text(chosen: Mapping[str, str], left_out: Sequence[LeftOut]) -> str:
             lines += ["", f"[{table}]"]
         value = chosen.get(f"{key.table} {key.name}")
         quoted = f"{key.name} = {json.dumps(value, ensure_ascii=False)}" if value else f'# {key.name} = ""'
-        one_of = say("project_key.one_of", names=[json.dumps(one) for one in several[key]]) if key in several else ""
+        one_of = say("project_key.one_of", names=[json.dumps(item) for item in several[key]]) if key in several else ""
         lines.append(f"{quoted}  # {key.about}{one_of}")
     return "\n".join(lines) + "\n"
 
@@ -272,7 +298,8 @@ def _text(chosen: Mapping[str, str], left_out: Sequence[LeftOut]) -> str:
 # goes by: a function without arguments first, then the call in a training, then what the folder has a configuration
 # for.
 
-Purpose = Literal["model", "training", "inputs", "batch", "checkpoint", "log", "trace", "unfit", "notebook"]
+Purpose = Literal["model", "training", "data", "inputs", "batch", "checkpoint", "log", "trace", "unfit", "notebook"]
+OF_DATASETS = {"batch", "map", "shuffle", "repeat", "project", "take", "skip", "padded_batch"}
 LABELS = ("label", "labels", "target", "targets", "y")
 CHECKPOINTS: dict[str, SideName] = {
     ".pth": "reference",
@@ -328,12 +355,12 @@ def find_sides(folder: Path) -> tuple[Found, ...]:
 
 def _texts(folder: Path, paths: Sequence[Path]) -> list[tuple[str, str]]:
     """YAML and JSON files with what they hold, but for large ones."""
-    found = []
+    texts = []
     for path in [path for path in paths if path.suffix in CONFIGURATIONS][:SEARCHED_FILES]:
         with contextlib.suppress(OSError):
             if path.stat().st_size <= CONFIG_BYTES:
-                found.append((path.relative_to(folder).as_posix(), path.read_text("utf-8", "replace")))
-    return found
+                texts.append((path.relative_to(folder).as_posix(), path.read_text("utf-8", "replace")))
+    return texts
 
 
 def _in_file(folder: Path, path: Path, sources: Sources, configurations: Sequence[Config]) -> Iterator[Found]:
@@ -425,13 +452,13 @@ def _attributes(sources: Sources, side: SideName) -> set[str]:
         for node in source.definitions.values()
         if isinstance(node, ast.ClassDef) and sources.side(source, node) == side
     )
-    found = set()
-    for one in (one for node in classes for one in ast.walk(node)):
-        if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store):
-            found.add(one.attr)
-        elif isinstance(one, ast.Constant) and isinstance(one.value, str) and one.value.isidentifier():
-            found.add(one.value)
-    return found
+    attributes = set()
+    for inner in (inner for node in classes for inner in ast.walk(node)):
+        if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store):
+            attributes.add(inner.attr)
+        elif isinstance(inner, ast.Constant) and isinstance(inner.value, str) and inner.value.isidentifier():
+            attributes.add(inner.value)
+    return attributes
 
 
 def _in_source(sources: Sources, source: Source, configurations: Sequence[Config]) -> Iterator[Found]:
@@ -463,11 +490,11 @@ def _model(sources: Sources, source: Source, name: str, configurations: Sequence
     """A function that returns a model, or a class of models, with how it is made."""
     node = source.definitions[name]
     is_class = isinstance(node, ast.ClassDef)
-    made = sources.returns_model(source, node) or ("sure" if sources.is_model(source, node) else "")
+    certainty = sources.returns_model(source, node) or ("sure" if sources.is_model(source, node) else "")
     takes = constructor(source, sources, node)
     needed, optional = defaults_of(takes.args, int(is_class)) if takes else ([], [])
     is_open = not is_class and "raise NotImplementedError" in ast.unparse(node)
-    if not made or (needed and made == "maybe"):
+    if not certainty or (needed and certainty == "maybe"):
         return
     place = sources.place(source)
     recipe = recipe_of_call(sources, source, node, configurations) if needed or not place.side else None
@@ -475,7 +502,7 @@ def _model(sources: Sources, source: Source, name: str, configurations: Sequence
         rank = OPEN
     elif is_class:
         rank = CONFIGURED_CLASS if needed else CLASS
-    elif made == "maybe":
+    elif certainty == "maybe":
         rank = UNSURE
     else:
         rank = CONFIGURED if needed else WITH_DEFAULTS if optional else FUNCTION
@@ -489,25 +516,25 @@ def _called(sources: Sources, source: Source, configurations: Sequence[Config]) 
     """The model that a training of the file makes."""
     if not (found := recipe_of_training(sources, source, configurations)):
         return
-    made, of, name = found
+    recipe, of, name = found
     side = sources.side(of, of.definitions.get(name)) or sources.side(source)
     text = f"{source.path}:{name.rpartition('.')[2]}"
-    if side and isinstance(made, Recipe):
-        yield Found("model", side, text, OPEN if made.missing else CALLED, f"{text}()", frozenset(), made)
+    if side and isinstance(recipe, Recipe):
+        yield Found("model", side, text, OPEN if recipe.missing else CALLED, f"{text}()", frozenset(), recipe)
     elif side and (place := sources.place(of)).side:
         yield Found("model", side, f"{place.side}:{name}", CALLED, f"{of.path}:{name}")
 
 
 def _uses(sources: Sources, source: Source, node: ast.AST) -> frozenset[str]:
     """What a definition is made of, in turn."""
-    found: dict[str, None] = {}
+    places: dict[str, None] = {}
     waiting: list[tuple[Source, ast.AST]] = [(source, node)]
     for inner in waiting:
         for one in sources.used(*inner):
-            if isinstance(one, tuple) and (key := f"{one[0].path}:{one[1].name}") not in found:
-                found[key] = None
+            if isinstance(one, tuple) and (key := f"{one[0].path}:{one[1].name}") not in places:
+                places[key] = None
                 waiting.append(one)
-    return frozenset(found)
+    return frozenset(places)
 
 
 def _purpose(sources: Sources, source: Source, function: ast.FunctionDef, steps: int = 0) -> Purpose | None:
@@ -516,6 +543,8 @@ def _purpose(sources: Sources, source: Source, function: ast.FunctionDef, steps:
     What another function of the folder makes is what that one returns, if it is a dict.
     """
     value = last_return(function)
+    if isinstance(value, ast.Call) and _makes_data(value, function):
+        return "data"
     if isinstance(value, ast.Tuple) and len(value.elts) in TRAINING_VALUES:
         return "training" if not steps else None
     if isinstance(value, ast.Call) and ast.unparse(value.func) == "dict":
@@ -528,6 +557,21 @@ def _purpose(sources: Sources, source: Source, function: ast.FunctionDef, steps:
         if isinstance(made_by, tuple) and isinstance(made_by[1], ast.FunctionDef):
             return _purpose(sources, made_by[0], made_by[1], steps + 1)
     return "inputs" if isinstance(value, ast.DictComp) else None
+
+
+def _makes_data(call: ast.Call, function: ast.FunctionDef) -> bool:
+    """Whether a call makes a loader, or a dataset of a library that is batched, mapped or shuffled behind its name."""
+    while isinstance(call.func, ast.Attribute) and call.func.attr in OF_DATASETS:
+        inner: ast.expr = call.func.value
+        if isinstance(inner, ast.Name):
+            made = [line.value for line in ast.walk(function) if isinstance(line, ast.Assign)
+                    and any(isinstance(one, ast.Name) and one.id == inner.id for one in line.targets)]  # fmt: skip
+            inner = next((value for value in made if isinstance(value, ast.Call)), inner)
+        if not isinstance(inner, ast.Call):
+            return False
+        call = inner
+    name = ast.unparse(call.func).rpartition(".")[2]
+    return name == "DataLoader" or (name.endswith("Dataset") and not name.startswith(("get", "build", "create")))
 
 
 def _purpose_of_values(values: Mapping[str, ast.expr]) -> Purpose | None:
@@ -546,11 +590,13 @@ def unclear(found: Iterable[Found], purpose: Purpose) -> list[str]:
 
 def choices(found: Iterable[Found], purpose: Purpose, side: SideName | None = None) -> list[str]:
     """What could stand for one key, in the order of the files; of models those that count first, and are no parts."""
-    fits = [one for one in found if one.purpose == purpose and side in (None, one.side)]
-    whole = [one for one in fits if not any(_is_part(one, other) for other in fits)]
-    order = {one.text: (one.rank, one.key.count("/")) for one in reversed(whole)}  # entry files before packages
+    fits = [candidate for candidate in found if candidate.purpose == purpose and side in (None, candidate.side)]
+    whole = [candidate for candidate in fits if not any(_is_part(candidate, other) for other in fits)]
+    order = {
+        candidate.text: (candidate.rank, candidate.key.count("/")) for candidate in reversed(whole)
+    }  # entry files before packages
     best = min(order.values(), default=())
-    return [text for text in dict.fromkeys(one.text for one in whole) if order[text] == best]
+    return [text for text in dict.fromkeys(candidate.text for candidate in whole) if order[text] == best]
 
 
 def _is_part(one: Found, other: Found) -> bool:

@@ -7,38 +7,38 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal
 
-from align.core.progress import silent
+from align.core.align_sequences import grouped
+from align.core.protocols import silent
 from align.core.verdicts import Finding, ShownResult
 from align.errors import CannotRunError
-from align.models.calls_in_code import ApiCall, CallWatcher
 from align.models.describe_sides import describe_host
 from align.models.function_source import function_source, methods_of, own_classes, shown
 from align.models.inputs import describe_inputs, read_batches, run_fitted
 from align.models.open_side import open_side
+from align.models.rebuild_from_settings import ApiCall, CallWatcher
 from align.models.source_lines import made_at
 from align.models.user_code import find_function
-from align.rules.api_table import BY_EFFORT, api_entries, scan_target
+from align.rules.ascend_rules import BY_EFFORT, api_entries, scan_target
 from align.rules.layer_rules import mappings_folder, read_rules
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from align.core.dtypes import Array
-    from align.core.progress import Progress
-    from align.core.protocols import Inputs, Model
+    from align.core.parameters import Array
+    from align.core.protocols import Inputs, Model, Progress
     from align.core.traces import Capture
-    from align.models.calls_in_code import CallKind
     from align.models.function_source import FunctionSource
     from align.models.inputs import InputsSource
     from align.models.open_side import Side
-    from align.rules.api_table import ApiEntry, Counterpart, OtherDefault, ScanTarget, Status
+    from align.models.rebuild_from_settings import CallKind
+    from align.rules.ascend_rules import ApiEntry, Counterpart, OtherDefault, ScanTarget, Status
 
 
 STAGES = 2  # no limit: what progress is reported of
@@ -110,10 +110,7 @@ def _seen_in_run(opened: Side, watcher: CallWatcher, inputs: InputsSource) -> tu
 
 def scanned_calls(calls: Iterable[ApiCall], target: ScanTarget, model: Model) -> tuple[ScannedCall, ...]:
     """Calls by name, with what the table says of each; those that need most work first, then the most frequent."""
-    by_name: dict[str, list[ApiCall]] = defaultdict(list)
-    for call in calls:
-        by_name[call.api].append(call)
-    entries = api_entries()
+    by_name, entries = grouped((call.api, call) for call in calls), api_entries()
     scanned = [_scanned(name, own, entries.get(name), target, model) for name, own in by_name.items()]
     return tuple(sorted(scanned, key=lambda one: (BY_EFFORT.index(one.status), -one.calls, one.api)))
 
@@ -145,10 +142,10 @@ def _written(counterpart: Counterpart | None, calls: Sequence[ApiCall], model: M
     if counterpart is None:
         return ""
     layers = dict(model.named_modules()) if counterpart.otherwise else {}
-    forms = {counterpart.call_for(vars(layers[one.module]) if one.module in layers else {}) for one in calls}
+    forms = {counterpart.call_for(vars(layers[call.module]) if call.module in layers else {}) for call in calls}
     if len(forms) == 1:
         return forms.pop().write
-    ordered = sorted(forms, key=lambda one: (one.setting, one.value))
+    ordered = sorted(forms, key=lambda form: (form.setting, form.value))
     return "; ".join(f"{one.setting}={one.value!r}: {one.write}" if one.setting else one.write for one in ordered)
 
 
@@ -246,22 +243,22 @@ Key = tuple[str, "CallKind", str, str]
 
 def calls_in_source(model: Model, watcher: CallWatcher, label: str) -> tuple[ApiCall, ...]:
     """Layers, then other calls; raises CannotRunError where the code of a class cannot be read."""
-    found = _Found(watcher)
+    calls_read = _Found(watcher)
     unread: dict[str, None] = {}
     layers = watcher.called_layers(model)
-    opaque = tuple(f"{one.module}." for one in layers if one.module and not one.api.endswith(".Sequential"))
+    opaque = tuple(f"{layer.module}." for layer in layers if layer.module and not layer.api.endswith(".Sequential"))
     for path, module in model.named_modules():
         if path.startswith(opaque):
             continue
         for cls in own_classes(module):
-            sources = [one for one in methods_of(cls) if one.node.name not in NOT_RUN]
+            sources = [method for method in methods_of(cls) if method.node.name not in NOT_RUN]
             if not sources and "forward" in vars(cls):
                 unread[f"{cls.__module__}.{cls.__qualname__}"] = None
             for source in sources:
-                found.read(source, path)
+                calls_read.read(source, path)
     if unread:
         raise CannotRunError.of("scan_error.unread", side=label, classes=[*unread])
-    return (*layers, *(ApiCall(*key, calls) for key, calls in found.counts.items()))
+    return (*layers, *(ApiCall(*key, calls) for key, calls in calls_read.counts.items()))
 
 
 class _Found:
@@ -274,7 +271,6 @@ class _Found:
         self.counts: Counter[Key] = Counter()
 
     def read(self, source: FunctionSource, module: str) -> None:
-        """Note what a function calls, and what the functions do that it calls."""
         if (key := (source.file, source.node.lineno)) in self._read:
             return
         self._read.add(key)
@@ -298,7 +294,7 @@ class _Found:
 
     def _of_method(self, node: ast.Attribute, source: FunctionSource) -> Iterator[tuple[str, CallKind]]:
         """A method of a value that is not known; what the model itself has is no tensor's."""
-        if node.attr in self._methods and not _is_name(node.value, source.own):
+        if node.attr in self._methods and not (isinstance(node.value, ast.Name) and node.value.id == source.own):
             yield f"{METHOD}.{node.attr}", "method"
 
     def _of_value(self, value: object, module: str) -> Iterator[tuple[str, CallKind]]:
@@ -323,10 +319,6 @@ def _resolved(node: ast.expr, names: dict[str, Any]) -> Any:
         owner = _resolved(node.value, names)
         return None if owner is None else getattr(owner, node.attr, None)
     return None
-
-
-def _is_name(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
 
 
 # What the source of a torch model says besides its calls: lines that mean something else in MindSpore, or fail there.
@@ -448,7 +440,6 @@ def _branches(function: ast.AST) -> Iterator[ast.expr]:
 
 
 def _needs_value(test: ast.AST, tensors: set[str]) -> bool:
-    """Tell whether the answer depends on values, and not on shapes and on what is there."""
     if isinstance(test, ast.Compare) and any(isinstance(one, ABOUT_OBJECTS) for one in test.ops):
         return False
     if isinstance(test, ast.Attribute) and test.attr in ABOUT_SHAPES:

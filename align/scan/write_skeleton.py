@@ -17,10 +17,9 @@ from align.core.atomic_files import write_text
 from align.errors import CannotRunError, DestinationError
 from align.models.describe_sides import ModelOutliner
 from align.models.open_side import open_side
-from align.rules.api_table import api_entries
+from align.rules.ascend_rules import api_entries
 from align.rules.layer_rules import mappings_folder, read_rules
 from align.rules.pitfalls import SAME, pitfalls
-from align.scan.thresholds import CODE_WIDTH
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
 INDENT = " " * 4
 BODY = 2 * INDENT
+CODE_WIDTH = 100  # format: a call that is longer is broken into one item a line, and fits most screens then
 
 
 def write_skeleton(side: str | Model | Side, file: Path | str, *, force: bool = False) -> Path:
@@ -65,7 +65,6 @@ def skeleton_text(model: ModuleOutline, ties: Sequence[tuple[str, str]], label: 
 
 
 def _imports(code: str) -> str:
-    """What the code uses."""
     lines = [say("skeleton.future")]
     lines += [say("skeleton.ordered")] if "OrderedDict(" in code else []
     names = ", ".join(name for name in ("Parameter", "mint", "nn", "ops") if re.search(rf"\b{name}\b[.(]", code))
@@ -111,13 +110,11 @@ class _Classes:
         self._uses: set[str] = set()
 
     def helpers(self) -> Iterator[str]:
-        """What the classes use of the file's own."""
         for name in ("parameter", "Missing"):
             if name in self._uses:
                 yield say(f"skeleton.{name.lower()}")
 
     def made(self, module: ModuleOutline, path: str = "") -> str:
-        """The expression that makes a module."""
         if module.kind == "layer" or (module.classes and module.classes[0] in constructors()):
             return self._layer(module, path)
         if module.kind in ("sequence", "list", "dict"):
@@ -136,14 +133,14 @@ class _Classes:
 
     def _holder(self, module: ModuleOutline, path: str) -> str:
         cls = {"sequence": "nn.SequentialCell", "list": "nn.CellList", "dict": "nn.CellDict"}[module.kind]
-        own = [one for one in module.children if not one.same_as]
-        items = [(one.name, self.made(one, f"{path}.{one.name}" if path else one.name)) for one in own]
+        children = [child for child in module.children if not child.same_as]
+        items = [(child.name, self.made(child, f"{path}.{child.name}" if path else child.name)) for child in children]
         if module.kind == "dict":
-            return _call(cls, [f'"{name}": {made}' for name, made in items], "{", "}")
+            return _call(cls, [f'"{name}": {code}' for name, code in items], "{", "}")
         if module.kind == "sequence" and [name for name, _ in items] != [*map(str, range(len(items)))]:
-            return _call(cls, [f'("{name}", {made})' for name, made in items], "OrderedDict([", "])")
-        runs = [(made, len([*same])) for made, same in groupby(made for _, made in items)]
-        repeated = [f"*({made} for _ in range({count}))" if count > 1 else made for made, count in runs]
+            return _call(cls, [f'("{name}", {code})' for name, code in items], "OrderedDict([", "])")
+        runs = [(code, len([*same])) for code, same in groupby(code for _, code in items)]
+        repeated = [f"*({code} for _ in range({count}))" if count > 1 else code for code, count in runs]
         return _call(cls, repeated, "[" if module.kind == "list" else "", "]" if module.kind == "list" else "")
 
     def _class(self, module: ModuleOutline, path: str, todo: Sequence[str] = ()) -> str:
@@ -168,16 +165,20 @@ class _Classes:
             self.texts.append(f'class {self._made[key]}({base}):\n{INDENT}"""{said}"""\n\n{body}')
         return self._made[key]
 
-    def _tensor(self, one: OutlinedTensor) -> Iterator[str]:
-        if not one.kept:
-            yield f"{BODY}# {say('skeleton.buffer', name=one.name, shape=str(one.shape), dtype=one.dtype)}"
+    def _tensor(self, tensor: OutlinedTensor) -> Iterator[str]:
+        if not tensor.kept:
+            yield f"{BODY}# {say('skeleton.buffer', name=tensor.name, shape=str(tensor.shape), dtype=tensor.dtype)}"
             return
         self._uses.add("parameter")
-        kind = "" if one.dtype == "float32" else f', dtype="{one.dtype}"'
-        trained = "" if one.trainable else ", requires_grad=False"
-        made = f'parameter("{one.name}", {one.shape}{kind}{trained})'
-        is_name = one.name.isidentifier()
-        yield f"{BODY}self.{one.name} = {made}" if is_name else f'{BODY}self.insert_param_to_cell("{one.name}", {made})'
+        kind = "" if tensor.dtype == "float32" else f', dtype="{tensor.dtype}"'
+        trained = "" if tensor.trainable else ", requires_grad=False"
+        call = f'parameter("{tensor.name}", {tensor.shape}{kind}{trained})'
+        is_name = tensor.name.isidentifier()
+        yield (
+            f"{BODY}self.{tensor.name} = {call}"
+            if is_name
+            else f'{BODY}self.insert_param_to_cell("{tensor.name}", {call})'
+        )
 
     def _child(self, child: ModuleOutline, path: str) -> Iterator[str]:
         inner = f"{path}.{child.name}" if path else child.name
@@ -255,16 +256,16 @@ def layer_code(layer: ModuleOutline) -> LayerCode:
 
 def _built(layer: ModuleOutline, known: Constructor) -> LayerCode:
     values = {**layer.settings, **layer.arguments}
-    named: dict[str, Setting] = {name: values.get(own) for name, own in known.named.items()}
+    named: dict[str, Setting] = {name: values.get(setting) for name, setting in known.named.items()}
     todo: list[str] = []
-    for form, own, silent in _forms(layer, NN + known.nn):
+    for form, nn_form, silent in _forms(layer, NN + known.nn):
         value = _given(form, layer)
-        written = own.arguments(value)
+        written = nn_form.arguments(value)
         if written and silent(written[-1]):
             continue
         if written:
             _take(named, dict(written))
-        elif value not in ABSENT and (instead := own.alternative(value)):
+        elif value not in ABSENT and (instead := nn_form.alternative(value)):
             todo.append(instead)
     places = [_literal(_place(values.get(name), layer)) for name in known.places]
     if axes := _axes(layer):
@@ -279,7 +280,6 @@ def _built(layer: ModuleOutline, known: Constructor) -> LayerCode:
 
 
 def _forms(layer: ModuleOutline, target: str) -> Iterator[tuple[Form, Form, Any]]:
-    """The settings that rules know of both classes."""
     for rule in pitfalls():
         form, own = rule.form_of(layer.classes), rule.form_of((target,))
         if form and own and rule.topic not in NOT_WRITTEN and form.readable(layer.settings) and _plainly(form, layer):
@@ -299,7 +299,6 @@ def _plainly(form: Form, layer: ModuleOutline) -> bool:
 
 
 def _take(named: dict[str, Setting], written: dict[str, Setting]) -> None:
-    """Add arguments; a padding of none does not take away the mode that another argument needs."""
     if named.get("pad_mode") == "pad" and written == {"pad_mode": "valid"}:
         return
     named.update(written)
@@ -342,16 +341,16 @@ def _is_silent(name: str, value: Setting) -> bool:
 
 @cache
 def constructors() -> Mapping[str, Constructor]:
-    """By torch's class, without `torch.nn.`."""
+    """Constructors by torch's class, without `torch.nn.`."""
     return read_rules(mappings_folder() / "skeleton.toml", _constructors)
 
 
 def _constructors(document: dict[str, Any]) -> dict[str, Constructor]:
-    found: dict[str, Constructor] = {}
+    by_torch_class: dict[str, Constructor] = {}
     for table in document["layer"]:
         for torch, nn in zip(table["torch"], table.get("nn", table["torch"]), strict=True):
-            found[torch] = Constructor(nn, tuple(table.get("places", ())), table.get("named", {}))
-    return found
+            by_torch_class[torch] = Constructor(nn, tuple(table.get("places", ())), table.get("named", {}))
+    return by_torch_class
 
 
 @cache

@@ -10,16 +10,14 @@ import contextlib
 import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.core.atomic_files import remove_dead_parts
-from align.core.progress import silent
-from align.core.protocols import BackwardRunner, SettingsReader
-from align.core.trace_metadata import TraceHead
-from align.core.traces import Capture, TensorStatistics
+from align.core.protocols import BackwardRunner, SettingsReader, silent
+from align.core.traces import Capture, TensorStatistics, TraceHead
 from align.errors import AlignError, CannotRunError, DestinationError, UsageError, UserCodeError
 from align.measure.tensor_statistics import summarize_tensor
 from align.models.describe_sides import describe_launch
@@ -27,7 +25,6 @@ from align.models.inputs import describe_inputs, read_batches, read_inputs, run_
 from align.models.open_side import Side, open_side
 from align.models.thresholds import SEED
 from align.models.user_code import run_user_code
-from align.traces.folder_lock import LOCK, folder_lock
 from align.traces.manifest import (
     INPUTS,
     MANIFEST,
@@ -40,20 +37,28 @@ from align.traces.manifest import (
     write_values,
 )
 from align.traces.open_trace import NoiseSink, show_trace, write_noise
-from align.traces.trace_folder import TraceFolder, TraceWriter, is_kept, keep_part, not_written, read_kept, tell_file
+from align.traces.trace_folder import (
+    LOCK,
+    TraceFolder,
+    TraceWriter,
+    folder_lock,
+    is_kept,
+    keep_part,
+    not_written,
+    read_kept,
+    tell_file,
+)
 from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
 
-    from align.core.dtypes import Array
-    from align.core.parameters import ParameterSet
-    from align.core.progress import Progress
-    from align.core.protocols import Inputs, Model
-    from align.core.trace_metadata import CallStart, ReturnedParts, TraceSummary
-    from align.core.traces import CaptureSink, Measurement
+    from align.core.parameters import Array, ParameterSet
+    from align.core.protocols import Inputs, Model, Progress
+    from align.core.traces import CallStart, CaptureSink, Measurement, ReturnedParts
     from align.models.inputs import InputsSource
+    from align.traces.open_trace import TraceSummary
 
 
 STAGES = 3  # no limit: what progress is reported of
@@ -210,13 +215,12 @@ class _KeptOnly:
         self._sink, self._kept, self.functions = sink, head.kept, head.functions
 
     def add(self, capture: Capture, value: Array) -> None:
-        """Hand on what is kept of one tensor."""
         part = keep_part(self._kept, capture, value)
         if part is not None:
             self._sink.add(capture, part)
 
 
-_FIGURES = tuple(one.name for one in fields(TensorStatistics))
+_FIGURES = TensorStatistics.__slots__
 
 
 class CallWriter:
@@ -361,7 +365,7 @@ def _of_dataset(data: Any) -> dict[str, int | None]:
 
 
 def _of_loader(loader: Any) -> dict[str, int | None]:
-    """Of a loader; its dataset is the whole one, its batches are those of one rank."""
+    """Describe a loader; its dataset is the whole one, its batches are those of one rank."""
     size = getattr(loader, "batch_size", None) or getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
     samples = _asked(partial(len, loader.dataset)) if hasattr(loader, "dataset") else None
     return {SAMPLES: samples, BATCHES: _asked(partial(len, loader)), BATCH_SIZE: size if _is_count(size) else None}
@@ -382,13 +386,9 @@ def _of_pipeline(data: Any) -> dict[str, int | None]:
 def _chain(data: Any) -> list[Any]:
     """Operations from the last to the source, as far as each has one input."""
     found = [data]
-    while len(before := _inputs(found[-1])) == 1:
+    while len(before := list(getattr(found[-1], "children", ()))) == 1:
         found += before
     return found
-
-
-def _inputs(operation: Any) -> list[Any]:
-    return list(getattr(operation, "children", ()))
 
 
 def _place_of_batch(chain: list[Any]) -> int | None:
@@ -402,7 +402,6 @@ def _batch_size(chain: list[Any]) -> int | None:
 
 
 def _is_split(chain: list[Any]) -> bool:
-    """Tell whether the source gives each rank its own share."""
     return (getattr(chain[-1], "num_shards", None) or 1) > 1
 
 

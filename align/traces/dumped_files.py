@@ -9,29 +9,75 @@ from math import isfinite, isinf, isnan, prod, sqrt
 from typing import TYPE_CHECKING, Any, Literal
 
 from align.checkpoints.open_checkpoint import FilesBeside, open_tensor
-from align.core.dtypes import is_numeric
+from align.core.parameters import is_numeric
 from align.core.thresholds import MOST_AXES
 from align.core.traces import TensorStatistics
 from align.errors import DumpError
-from align.traces.thresholds import DEEPEST_RUN_FOLDER, MOST_DUMPED_ELEMENTS, MOST_LISTED_RUNS
+from align.traces.thresholds import (
+    DEEPEST_DUMPED_VALUE,
+    DEEPEST_RUN_FOLDER,
+    LONGEST_DUMP_TEXT,
+    MOST_DUMPED_ELEMENTS,
+    MOST_LISTED_RUNS,
+)
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from align.core.dtypes import Array
-    from align.core.parameters import Shape
+    from align.core.parameters import Array, Shape
+    from align.core.traces import DumpedTensor
+
+
+_SHORT_DTYPES = {"half": "float16", "float": "float32", "double": "float64", "long": "int64", "int": "int32"}
 
 
 def canonical_dtype(path: Path, name: Any) -> str:
     """The dtype that `torch.float32`, `Float32` and `BFloat16` mean; raises DumpError for what is none."""
-    found = str(name).rpartition(".")[2].lower()
-    found = {"half": "float16", "float": "float32", "double": "float64", "long": "int64", "int": "int32"}.get(
-        found, found
-    )
-    if not is_numeric(found):
+    dtype = str(name).rpartition(".")[2].lower()
+    dtype = _SHORT_DTYPES.get(dtype, dtype)
+    if not is_numeric(dtype):
         raise DumpError.of("dump_error.unknown_dtype", path=path, dtype=str(name)[:60])
+    return dtype
+
+
+def require_tensors(path: Path, tensors: Iterable[DumpedTensor]) -> tuple[DumpedTensor, ...]:
+    """Return all tensors of a dump; raises DumpError where there are none."""
+    found = tuple(tensors)
+    if not found:
+        raise DumpError.of("dump_error.no_tensors", path=path)
     return found
+
+
+def not_known(tool: str, names: Iterable[str]) -> tuple[str, ...]:
+    """A note that names what a reader does not know of a dump; none for nothing."""
+    listed = sorted(names)
+    return (sentence("dump_note.not_known", tool=tool, names=listed),) if listed else ()
+
+
+def nested_tables(
+    path: Path, name: str, value: Any, is_tensor: Callable[[dict[str, Any]], bool], item: str = "", depth: int = 0
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the tables of tensors in nested lists and tables, each with its name there.
+
+    Raises DumpError for what is nested too deep.
+    """
+    if depth > DEEPEST_DUMPED_VALUE:
+        raise DumpError.of("dump_error.too_deep", path=path, name=name)
+    if isinstance(value, dict) and is_tensor(value):
+        yield item, value
+        return
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in pairs:
+        yield from nested_tables(path, name, inner, is_tensor, f"{item}.{key}" if item else str(key), depth + 1)
+
+
+def read_text(path: Path) -> str:
+    """The text of a log or a table; raises DumpError for one that is too long."""
+    if (size := path.stat().st_size) > LONGEST_DUMP_TEXT:
+        raise DumpError.of("dump_error.too_long", path=path, size=size, most=LONGEST_DUMP_TEXT)
+    return path.read_text(encoding="utf-8", errors="replace")
 
 
 def sound_dims(path: Path, name: str, dims: Any) -> Shape:
@@ -131,11 +177,11 @@ def guess_full_name(name: str) -> str:
     'Default/conv1-Conv2d/Conv2D-op0'
     """
     root, _, rest = name.partition("_")
-    found = _OPERATOR.search(rest)
-    if found is None or found.end() != len(rest):
+    operator = _OPERATOR.search(rest)
+    if operator is None or operator.end() != len(rest):
         return name
-    scopes = re.findall(r"(?:^|_)((?:[^-_]+(?:_[^-_]+)*?)-[^-_]+)(?=_)", rest[: found.start()])
-    return "/".join([root, *scopes, found[0]])
+    scopes = re.findall(r"(?:^|_)((?:[^-_]+(?:_[^-_]+)*?)-[^-_]+)(?=_)", rest[: operator.start()])
+    return "/".join([root, *scopes, operator[0]])
 
 
 # Names of calls in msprobe's dumps: which module or function was called, the how manieth time, in which direction.
@@ -175,20 +221,20 @@ class CallNames:
 
     def read(self, name: str) -> MsprobeCall | None:
         """The call of a name, None for a name of no known form."""
-        if found := _MODULE.fullmatch(name):
-            path = "" if found["path"] is None else found["path"]
-            return MsprobeCall(path, int(found["call"]), found["class"], found["way"], self._depth(name))
-        found = _FUNCTION.fullmatch(name)
-        if found is None:
+        if match := _MODULE.fullmatch(name):
+            path = "" if match["path"] is None else match["path"]
+            return MsprobeCall(path, int(match["call"]), match["class"], match["way"], self._depth(name))
+        match = _FUNCTION.fullmatch(name)
+        if match is None:
             return None
-        key = f"{found['name']}.{found['call']}"
+        key = f"{match['name']}.{match['call']}"
         if key not in self._known:
             around = _MODULE.fullmatch(self.parents.get(name, ""))
-            module = f"{around['path'] or ''}/{found['name']}" if around else f"/{found['name']}"
+            module = f"{around['path'] or ''}/{match['name']}" if around else f"/{match['name']}"
             self._known[key] = module, self._counts.get(module, 0)
             self._counts[module] = self._counts.get(module, 0) + 1
-        function = found["name"].rpartition(".")[2].replace("_", "").lower()
-        return MsprobeCall(*self._known[key], function, found["way"], self._depth(name))
+        function = match["name"].rpartition(".")[2].replace("_", "").lower()
+        return MsprobeCall(*self._known[key], function, match["way"], self._depth(name))
 
     def _depth(self, name: str) -> int:
         """How many calls run around it; those of a circle count once."""
@@ -211,13 +257,13 @@ def has_run(folder: Path, is_run: Callable[[Path], bool], names: re.Pattern[str]
 
 def only_run(folder: Path, is_run: Callable[[Path], bool], names: re.Pattern[str] = RUN) -> Path:
     """The one folder that is a run; raises DumpError naming all of several, for the user to choose from."""
-    found = all_runs(folder, is_run, names)
-    if not found:
+    runs = all_runs(folder, is_run, names)
+    if not runs:
         raise DumpError.of("dump_error.no_run", path=folder)
-    if len(found) > 1:
-        shown = [str(one) for one in found[:MOST_LISTED_RUNS]]
-        raise DumpError.of("dump_error.several_runs", path=folder, count=len(found), runs=shown, first=shown[0])
-    return found[0]
+    if len(runs) > 1:
+        shown = [str(one) for one in runs[:MOST_LISTED_RUNS]]
+        raise DumpError.of("dump_error.several_runs", path=folder, count=len(runs), runs=shown, first=shown[0])
+    return runs[0]
 
 
 def all_runs(folder: Path, is_run: Callable[[Path], bool], names: re.Pattern[str] = RUN) -> list[Path]:

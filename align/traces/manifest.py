@@ -15,7 +15,6 @@ from zlib import crc32
 import numpy as np
 
 from align.core.atomic_files import atomic_writer, write_text
-from align.core.checkpoints import StoredTensor
 from align.core.documents import (
     COUNT,
     FIGURE,
@@ -34,13 +33,11 @@ from align.core.documents import (
     read_json,
     table,
 )
-from align.core.dtypes import numpy_dtype
 from align.core.json_data import to_json_data
-from align.core.parameters import Module, Parameter, ParameterSet
+from align.core.load_code import checkpoint_formats
+from align.core.parameters import Module, Parameter, ParameterSet, StoredTensor, numpy_dtype
 from align.core.protocols import LayerSettings
-from align.core.registry import checkpoint_formats
-from align.core.trace_metadata import CallStart, KeptValues, ReturnedParts, TensorKind, TraceHead
-from align.core.traces import Capture, TensorStatistics
+from align.core.traces import CallStart, Capture, KeptValues, ReturnedParts, TensorKind, TensorStatistics, TraceHead
 from align.errors import DestinationError, RunFolderError
 from align.traces.thresholds import CHECKSUM_BLOCK
 
@@ -48,8 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
-    from align.core.dtypes import Array
-    from align.core.parameters import Shape
+    from align.core.parameters import Array, Shape
     from align.core.protocols import Setting
 
 
@@ -175,12 +171,9 @@ def _take_capture(manifest: TraceManifest, line: dict[str, Any]) -> None:
             line["offset"], shape, prod(shape) * numpy_dtype(capture.dtype).itemsize, line.get("crc32")
         )
     if "statistics" in line:
-        figures = {name: _figure(value) for name, value in line["statistics"].items()}
+        written = line["statistics"].items()  # what JSON has no number for is a text
+        figures: dict[str, Any] = {name: float(value) if isinstance(value, str) else value for name, value in written}
         manifest.statistics[capture.key] = TensorStatistics(**figures)
-
-
-def _figure(value: Any) -> Any:
-    return float(value) if isinstance(value, str) else value
 
 
 def _take_begin(manifest: TraceManifest, line: dict[str, Any]) -> None:
@@ -244,13 +237,9 @@ _KINDS: dict[str, Callable[[TraceManifest, dict[str, Any]], None]] = {
 }
 
 SCHEMA = "mindalign.trace/1"
-
 MANIFEST = "manifest.jsonl"
-
 TENSORS = "step0.safetensors"
-
 NOISE_FILE = "noise.json"
-
 INPUTS = "inputs.npz"
 
 
@@ -323,11 +312,11 @@ class FileSum:
 
 def sum_file(path: Path) -> FileSum:
     """The size and checksum of a whole file, read in blocks."""
-    found = size = 0
+    checksum = size = 0
     with path.open("rb") as stream:
         while block := stream.read(CHECKSUM_BLOCK):
-            found, size = crc32(block, found), size + len(block)
-    return FileSum(size, found)
+            checksum, size = crc32(block, checksum), size + len(block)
+    return FileSum(size, checksum)
 
 
 def check_file(path: Path, noted: FileSum, *, content: bool = True) -> None:
@@ -365,34 +354,15 @@ KIND = {"type": "array", "items": [SHAPE, TEXT], "minItems": 2, "maxItems": 2}
 SUM = {"type": "array", "items": {"type": ["integer", "null"]}, "minItems": 2, "maxItems": 3}
 HEAD = table(
     {"side": TEXT, "framework": TEXT, "inputs": {"type": "object", "additionalProperties": {"type": "object"}}},
-    {
-        "mode": TEXT,
-        "step": WHOLE,
-        "seed": WHOLE,
-        "direction": {"enum": ["forward", "backward"]},
-        "functions": FLAG,
-        "layer_inputs": FLAG,
-        "kept": table({"globs": TEXTS, "elements": maybe(COUNT), "sampled": FLAG}),
-    },
+    {"mode": TEXT, "step": WHOLE, "seed": WHOLE, "direction": {"enum": ["forward", "backward"]}}
+    | {"functions": FLAG, "layer_inputs": FLAG}
+    | {"kept": table({"globs": TEXTS, "elements": maybe(COUNT), "sampled": FLAG})},
 )
 CAPTURE = table(
-    {
-        "order": WHOLE,
-        "module": TEXT,
-        "call": COUNT,
-        "output": TEXT,
-        "class_name": TEXT,
-        "shape": SHAPE,
-        "dtype": TEXT,
-        "offset": maybe(COUNT),
-    },
-    {
-        "depth": COUNT,
-        "role": {"enum": ["output", "input"]},
-        "kept": COUNT,
-        "crc32": COUNT,
-        "statistics": {"type": "object", "additionalProperties": maybe(FIGURE)},
-    },
+    {"order": WHOLE, "module": TEXT, "call": COUNT, "output": TEXT, "class_name": TEXT}
+    | {"shape": SHAPE, "dtype": TEXT, "offset": maybe(COUNT)},
+    {"depth": COUNT, "role": {"enum": ["output", "input"]}, "kept": COUNT, "crc32": COUNT}
+    | {"statistics": {"type": "object", "additionalProperties": maybe(FIGURE)}},
 )
 LINES: dict[str, Form] = {
     "schema": Form(
@@ -428,14 +398,8 @@ MODULE = table(
     {"inputs_first": maybe(FLAG), "ran": FLAG, "merged_into": TEXT},
 )
 PARAMETERS = table(
-    {
-        "label": TEXT,
-        "framework": maybe(TEXT),
-        "parameters": listed(PARAMETER),
-        "modules": listed(MODULE),
-        "order": TEXT,
-        "shared": listed({"type": "array", "items": TEXT, "minItems": 2, "maxItems": 2}),
-    }
+    {"label": TEXT, "framework": maybe(TEXT), "parameters": listed(PARAMETER), "modules": listed(MODULE)}
+    | {"order": TEXT, "shared": listed({"type": "array", "items": TEXT, "minItems": 2, "maxItems": 2})}
 )
 MODEL_FORM = Form(table({"schema": TEXT}, {"parameters": PARAMETERS, "settings": listed(SETTINGS)}))
 MEASUREMENT = {
@@ -461,12 +425,8 @@ _NON_FINITE = {"NaN", "Infinity", "-Infinity"}
 
 def write_model(folder: Path, parameters: ParameterSet, settings: Sequence[LayerSettings]) -> None:
     """Write the tables of a model, whole or not at all."""
-    document = {
-        "schema": MODEL_SCHEMA,
-        "parameters": to_json_data(parameters),
-        "settings": to_json_data(list(settings)),
-    }
-    write_text(folder / MODEL_FILE, json.dumps(document, ensure_ascii=False) + "\n")
+    tables = {"parameters": to_json_data(parameters), "settings": to_json_data(list(settings))}
+    write_text(folder / MODEL_FILE, json.dumps({"schema": MODEL_SCHEMA, **tables}, ensure_ascii=False) + "\n")
 
 
 def write_values(folder: Path, values: Mapping[str, Array]) -> None:
@@ -485,24 +445,30 @@ def read_model(folder: Path) -> tuple[ParameterSet, list[LayerSettings]] | None:
     if not path.is_file():
         return None
     try:
-        document = MODEL_FORM.require(read_json(path))
-        if document["schema"] != MODEL_SCHEMA:
-            schemas = {"schema": document["schema"], "expected": MODEL_SCHEMA}
-            raise RunFolderError.of("traces_error.other_schema", path=path, **schemas)
+        document = read_document(path, MODEL_FORM, MODEL_SCHEMA)
         return _parameters(document["parameters"]), [layer_from(layer) for layer in document["settings"]]
     except (ValueError, KeyError, TypeError) as error:
         reason = str(error) if isinstance(error, DocumentFault) else f"{type(error).__name__}: {error}"
         raise RunFolderError.of("traces_error.damaged", path=path, reason=reason) from error
 
 
+def read_document(path: Path, form: Form, schema: str) -> Any:
+    """Read a document of this form; raises DocumentFault, and RunFolderError for another schema."""
+    document = form.require(read_json(path))
+    if document["schema"] != schema:
+        schemas = {"schema": document["schema"], "expected": schema}
+        raise RunFolderError.of("traces_error.other_schema", path=path, **schemas)
+    return document
+
+
 def _parameters(table: dict[str, Any]) -> ParameterSet:
-    own = (Parameter(**{**one, "shape": tuple(one["shape"])}) for one in table["parameters"])
+    parameters = (Parameter(**{**one, "shape": tuple(one["shape"])}) for one in table["parameters"])
     modules = (
         Module(**{**one, "classes": tuple(one["classes"]), "parameters": tuple(one["parameters"])})
         for one in table["modules"]
     )
     shared = tuple((place, name) for place, name in table["shared"])
-    return ParameterSet(table["label"], table["framework"], tuple(own), tuple(modules), table["order"], shared)
+    return ParameterSet(table["label"], table["framework"], tuple(parameters), tuple(modules), table["order"], shared)
 
 
 def layer_from(table: dict[str, Any]) -> LayerSettings:
@@ -512,7 +478,6 @@ def layer_from(table: dict[str, Any]) -> LayerSettings:
 
 
 def _setting(value: Any) -> Setting:
-    """A setting as it was before JSON, which has no tuples and no NaN."""
     if isinstance(value, list):
         return tuple(_setting(item) for item in value)
     return float(value) if isinstance(value, str) and value in _NON_FINITE else value

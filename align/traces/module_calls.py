@@ -6,8 +6,10 @@ from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
+from align.core.align_sequences import grouped
+from align.core.parameters import paths_around
 from align.core.verdicts import Finding
 from align.rules.layer_rules import rule_for
 from align.traces.manifest import TraceManifest
@@ -17,14 +19,13 @@ from align.words.catalogue import sentence
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from align.core.dtypes import Array
     from align.core.name_map import NameMap, SideName
-    from align.core.parameters import ParameterSet
-    from align.core.trace_metadata import ContainerKind, PartKind, ReturnedParts
-    from align.core.traces import Capture, Trace
+    from align.core.parameters import Array, ParameterSet
+    from align.core.traces import Capture, ContainerKind, DumpedTensor, PartKind, ReturnedParts, Trace
 
 
 CallKey = tuple[str, int]  # path of a module, number of the call
+_Captured = TypeVar("_Captured", "Capture", "DumpedTensor")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +94,7 @@ class CalledModules:
         self._below: dict[str, set[int]] = defaultdict(set)
         self._parents = set()
         for path, pairs in self.owned.items():
-            for ancestor in _ancestors(path):
+            for ancestor in paths_around(path):
                 self._parents.add(ancestor)
                 self._below[ancestor] |= pairs
         self.inside = {path: frozenset(self._below[path] | own) for path, own in self.owned.items()}
@@ -113,10 +114,7 @@ class CalledModules:
         return frozenset(self._below.get(call.module.rpartition(".")[0], ()))
 
     def _group(self, captures: Iterable[Capture]) -> Iterator[Call]:
-        by_call: dict[tuple[str, int], list[Capture]] = defaultdict(list)
-        for capture in captures:
-            by_call[capture.module, capture.call].append(capture)
-        for (module, number), outputs in by_call.items():
+        for (module, number), outputs in by_call(captures).items():
             rule = rule_for(self._classes.get(module, ()))
             kind = rule[0].kind if rule else ""
             yield Call(module, number, outputs[0].order, outputs[0].class_name, kind, tuple(outputs))
@@ -124,17 +122,8 @@ class CalledModules:
 
 def outermost_calls(captures: Iterable[Capture]) -> list[list[Capture]]:
     """What each call of the model itself returned, in order: one call a batch, without those inside."""
-    by_call: dict[int, list[Capture]] = defaultdict(list)
-    for one in captures:
-        if not one.module and not one.depth and one.role == "output":
-            by_call[one.call].append(one)
-    return list(by_call.values())
-
-
-def _ancestors(path: str) -> Iterator[str]:
-    while path:
-        path = path.rpartition(".")[0]
-        yield path
+    outermost = (one for one in captures if not one.module and not one.depth and one.role == "output")
+    return list(grouped((one.call, one) for one in outermost).values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +164,12 @@ def pair_inputs(reference: Sequence[Capture], inputs: Mapping[str, Array]) -> di
 
 def inputs_of_calls(trace: Trace) -> dict[CallKey, list[Capture]]:
     """The inputs of each call of a trace."""
-    inputs: dict[CallKey, list[Capture]] = defaultdict(list)
-    for one in trace.inputs:
-        inputs[one.module, one.call].append(one)
-    return dict(inputs)
+    return by_call(trace.inputs)
+
+
+def by_call(captures: Iterable[_Captured]) -> dict[CallKey, list[_Captured]]:
+    """Captures, or tensors of a dump, by their calls, which are in the order of their first ones."""
+    return grouped(((one.module, one.call), one) for one in captures)
 
 
 def call_key(pair: CallPair) -> CallKey:
@@ -245,16 +236,18 @@ def left_out_parts(
 
     A warning names what the other side need not have, an error what makes it another result.
     """
-    names = [{one.output for call in outermost_calls(own) for one in call} for own in captures]
+    names = [{capture.output for call in outermost_calls(own) for capture in call} for own in captures]
     lacks = _lacks(captures, parts)
     for side, label in enumerate(labels):
         left_out: dict[str, str] = {}
-        for one in parts[side].values():
+        for part in parts[side].values():
             left_out |= {
-                name: what for name, what in one.left_out.items() if what != "None" or _has(names[1 - side], name)
+                name: what for name, what in part.left_out.items() if what != "None" or _has(names[1 - side], name)
             }
         wrong: dict[str, str] = {}
-        for capture, lack in ((one, lacks[side][one.key]) for one in captures[side] if one.key in lacks[side]):
+        for capture, lack in (
+            (capture, lacks[side][capture.key]) for capture in captures[side] if capture.key in lacks[side]
+        ):
             into = left_out if lack == "one more" else wrong
             kind = sentence(_OPTIONAL[_kind(capture, parts[side])])
             into[capture.output] = sentence("returned_part.lacking", kind=kind, lack=sentence(_LACKS[lack]))
@@ -268,7 +261,7 @@ def left_out_parts(
 
 
 def _lacks(captures: tuple[Captures, Captures], parts: Sequence[Parts]) -> list[dict[str, Lack]]:
-    """By the key of their captures, how the other side lacks the parts that are no tensors, for each side."""
+    """How the other side lacks the parts that are no tensors, by the keys of their captures, for each side."""
     lacks: list[dict[str, Lack]] = [{}, {}]
     for mine, theirs in zip(*map(outermost_calls, captures), strict=False):
         if len(mine) != len(theirs):
@@ -278,15 +271,15 @@ def _lacks(captures: tuple[Captures, Captures], parts: Sequence[Parts]) -> list[
 
 
 def _lacks_of_call(mine: Sequence[Capture], theirs: Sequence[Capture], parts: Sequence[Parts]) -> dict[str, Lack]:
-    others = [one.output for one in theirs]
-    own, other = (
-        tree_of([one.output for one in call], own.get(call[0].call))
-        for call, own in zip((mine, theirs), parts, strict=True)
+    others = [capture.output for capture in theirs]
+    tree, other = (
+        tree_of([capture.output for capture in call], of_side.get(call[0].call))
+        for call, of_side in zip((mine, theirs), parts, strict=True)
     )
     lacks = {
-        one.key: what_lacks(one.output, kind, own, other)
-        for one in mine
-        if (kind := _kind(one, parts[0])) in _OPTIONAL and kind and one.output not in others
+        capture.key: what_lacks(capture.output, kind, tree, other)
+        for capture in mine
+        if (kind := _kind(capture, parts[0])) in _OPTIONAL and kind and capture.output not in others
     }
     return {key: lack for key, lack in lacks.items() if lack in _LACKS}
 
@@ -311,7 +304,6 @@ def _has(names: set[str], name: str) -> bool:
 
 
 def _kind(capture: Capture, parts: Parts) -> PartKind | None:
-    """What a part is that stands for no tensor."""
     return parts[capture.call].kinds.get(capture.output) if capture.call in parts else None
 
 
@@ -337,13 +329,13 @@ def tree_of(captured: Collection[str], parts: ReturnedParts | None) -> ReturnedT
     return ReturnedTree(frozenset([*captured, *left_out, *containers]), containers, empty)
 
 
-def what_lacks(name: str, kind: PartKind, own: ReturnedTree, other: ReturnedTree) -> Lack:
+def what_lacks(name: str, kind: PartKind, tree: ReturnedTree, other: ReturnedTree) -> Lack:
     """Say how the other side lacks a part that is no tensor."""
-    if kind == "cache" and _without_cache(name, own, other):
+    if kind == "cache" and _without_cache(name, tree, other):
         return "one more"
-    for parent, item in own.around(name):
+    for parent, item in tree.around(name):
         if item not in other.names:
-            return _in_containers(parent, own, other)
+            return _in_containers(parent, tree, other)
     return "None" if name in other.empty else "other form"
 
 
@@ -366,9 +358,6 @@ def _without_cache(name: str, own: ReturnedTree, other: ReturnedTree) -> bool:
 
 
 def _by_names(names: Collection[str]) -> dict[str, ContainerKind]:
-    items: dict[str, list[str]] = {}
-    for name in names:
-        keys = name.split(".") if name else []
-        for place, key in enumerate(keys):
-            items.setdefault(".".join(keys[:place]), []).append(key)
+    parts = [name.split(".") for name in names if name]
+    items = grouped((".".join(keys[:place]), key) for keys in parts for place, key in enumerate(keys))
     return {name: "list" if all(key.isdigit() for key in keys) else "object" for name, keys in items.items()}

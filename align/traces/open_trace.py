@@ -6,9 +6,10 @@ It is shown as the tree of its calls, with the place where it ends if the run di
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from dataclasses import dataclass
-from math import prod
+from collections import defaultdict, deque
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from math import isclose, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,28 +17,53 @@ import ml_dtypes
 import numpy as np
 
 from align.checkpoints.open_checkpoint import open_checkpoint
+from align.core.align_sequences import grouped
 from align.core.atomic_files import write_text
-from align.core.documents import read_json
-from align.core.dtypes import dtype_name, rounded_as
 from align.core.json_data import to_json_data
-from align.core.trace_metadata import CallStart, TracedCall, TracedTensor, TraceSummary
-from align.core.traces import Measurement
-from align.errors import MissingFileError, RunFolderError
+from align.core.name_map import NameMap, held_value, meant_value, written_value
+from align.core.parameters import dtype_name, paths_around, rounded_as
+from align.core.piece_transforms import apart_from_whole, zero_parts
+from align.core.traces import CallStart, Measurement, TracedCall, TracedTensor
+from align.core.verdicts import Finding, ShownResult
+from align.errors import CannotRunError, MissingFileError, NothingInCommonError, RunFolderError
 from align.measure.limits import measure_parts
+from align.measure.measure_arrays import measure
+from align.models.inputs import SpilledArrays
+from align.names.map_parameters import settle_by_order
+from align.names.user_rules import NameRules
 from align.rules.layer_rules import rule_for
 from align.traces import manifest as forms
-from align.traces.manifest import INPUTS, MANIFEST, MODEL_FILE, NOISE_FILE, VALUES, check_files, read_model
+from align.traces.manifest import (
+    INPUTS,
+    MANIFEST,
+    MODEL_FILE,
+    NOISE_FILE,
+    VALUES,
+    check_files,
+    read_document,
+    read_model,
+)
+from align.traces.pair_traces import choose_map
+from align.traces.thresholds import (
+    CALL_DEPTH_SHOWN,
+    LATEST_TENSORS,
+    LEAST_UNRELATED_ELEMENTS,
+    LEAST_UNRELATED_PARAMETERS,
+    MOST_LISTED_PARAMETERS,
+    MOST_UNRELATED_CORRELATION,
+    SAME_SUMS_TOLERANCE,
+)
 from align.traces.trace_folder import TraceFolder
-from align.words.catalogue import say, sentence
+from align.words.catalogue import few, say, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from align.core.dtypes import Array
-    from align.core.parameters import Module, ParameterSet
+    from align.core.name_map import Pairing
+    from align.core.parameters import Array, Module, ParameterSet
     from align.core.protocols import LayerSettings
-    from align.core.trace_metadata import TraceHead
-    from align.core.traces import Capture, Trace
+    from align.core.traces import Capture, Trace, TraceHead
+    from align.models.open_side import Side
 
 
 # What both runs must have been given alike, and its name for the reader.
@@ -101,6 +127,37 @@ def open_trace(folder: Path) -> TracedSide:
     return TracedSide(trace, head, parameters, {one.path: one for one in settings}, values)
 
 
+@dataclass(frozen=True, slots=True)
+class TraceSummary(ShownResult):
+    """A trace folder as `align trace show` tells it; it decides nothing, so there is no verdict.
+
+    `running` are the calls that had begun and not ended, outermost first: () for a `complete` trace. `failure` is what
+    the model raised, "" if it did not, or was killed. `uncalled` are the modules with parameters of which a complete
+    run shows no call, and `uncalled_share` the share of all parameters that they hold. `noise` counts the tensors
+    whose rounding noise was measured, `noise_missing` says why none was.
+    """
+
+    result_kind = "trace"
+    folder: str
+    head: TraceHead | None
+    environment: dict[str, str]
+    complete: bool
+    running: tuple[str, ...]
+    failure: str
+    calls: tuple[TracedCall, ...]
+    tensors: int
+    nbytes: int
+    parameters: int
+    noise: int
+    noise_missing: str
+    uncalled: tuple[str, ...] = ()
+    uncalled_share: float = 0.0
+
+    def with_upper_calls(self) -> TraceSummary:
+        """The same with the calls of the upper modules alone, as a capture lists them."""
+        return replace(self, calls=tuple(call for call in self.calls if call.depth <= CALL_DEPTH_SHOWN))
+
+
 def show_trace(folder: Path | str) -> TraceSummary:
     """Read a trace folder; raises MissingFileError or RunFolderError where there is none, or it is damaged.
 
@@ -155,22 +212,22 @@ def _calls(trace: TraceFolder) -> Iterator[TracedCall]:
     for capture in trace.captures:
         outputs[capture.module, capture.call].append(capture)
     starts = trace.manifest.starts or [
-        CallStart(module, call, None, own[0].class_name) for (module, call), own in outputs.items()
+        CallStart(module, call, None, captures[0].class_name) for (module, call), captures in outputs.items()
     ]
     running = {(start.module, start.call) for start in trace.manifest.running}
     depths: dict[str | None, int] = {None: -1}
     for start in starts:
         key = start.module, start.call
-        own = outputs[key]
+        captures = outputs[key]
         depths[start.module] = depth = depths.get(start.parent, -1) + 1
         yield TracedCall(
             start.module,
             start.call,
             start.class_name,
-            depth if trace.manifest.starts else own[0].depth,
+            depth if trace.manifest.starts else captures[0].depth,
             start.place,
             start.inputs,
-            tuple(_tensor(trace, capture) for capture in own),
+            tuple(_tensor(trace, capture) for capture in captures),
             key not in running,
         )
 
@@ -230,17 +287,17 @@ def uncalled_modules(parameters: ParameterSet, trace: Trace) -> list[Module]:
 
     What is inside a layer of a library that was seen is compared with it; buffers and tied parameters count nothing.
     """
-    seen = {one.module for one in (*trace.captures, *trace.inputs)}
+    seen = {capture.module for capture in (*trace.captures, *trace.inputs)}
     seen |= {module.path for module in parameters.modules if module.merged_into in seen - {""}}
     seen |= {start.module for start in getattr(getattr(trace, "manifest", None), "starts", ())}
     whole = {module.path for module in parameters.modules if module.path in seen and _is_layer(module)}
-    found = []
+    uncalled = []
     for module in parameters.modules:
-        around = list(_around(module.path))
+        around = list(paths_around(module.path))
         held_by = around[0] if module.classes[:1] and module.classes[0] in _CONTAINERS and around else module.path
         if own_elements(module, parameters) and held_by not in seen and not whole & {*around} and module.path:
-            found.append(module)
-    return found
+            uncalled.append(module)
+    return uncalled
 
 
 def own_elements(module: Module, parameters: ParameterSet) -> int:
@@ -254,13 +311,6 @@ def _is_layer(module: Module) -> bool:
     return rule_for(module.classes) is not None or (
         module.classes[:1] != () and module.classes[0].startswith(_LIBRARIES)
     )
-
-
-def _around(path: str) -> Iterator[str]:
-    """Paths of the modules around, the innermost first; "" last."""
-    while path:
-        path = path.rpartition(".")[0]
-        yield path
 
 
 # The reference's own rounding noise, measured while it runs a second time in float64, and kept beside its trace.
@@ -277,7 +327,7 @@ class NoiseSink:
     """
 
     def __init__(self, ordinary: Trace, dtype: str = "float64") -> None:
-        self._ordinary, self._dtype = ordinary, dtype
+        self._measurer = NoiseMeasurer(ordinary, dtype)
         self._captures = {capture.key: capture for capture in ordinary.captures}
         self._inputs = {(one.module, one.call, one.output): one for one in ordinary.inputs}
         self.noise: dict[str, Measurement] = {}
@@ -287,13 +337,44 @@ class NoiseSink:
         for name, value in inputs.items():
             same = self._inputs.get((module, call, name))
             if same is not None:
-                self.noise |= noise_of(same, self._ordinary.value(same), value, self._dtype)
+                self.noise |= self._measurer.noise_of(same, value)
 
     def add(self, capture: Capture, value: Array) -> None:
         """Measure one capture."""
         same = self._captures.get(capture.key)
         if same is not None and same.shape == capture.shape:
-            self.noise |= noise_of(same, self._ordinary.value(same), value, self._dtype)
+            self.noise |= self._measurer.noise_of(same, value)
+
+
+class NoiseMeasurer:
+    """Measures tensors of a run in another dtype against the ordinary run's, a tensor that several calls have once.
+
+    The latest ones stay alive meanwhile, so that none is mistaken for another in the same memory.
+    """
+
+    def __init__(self, ordinary: Trace, dtype: str) -> None:
+        self._ordinary, self._dtype = ordinary, dtype
+        self._latest: deque[tuple[tuple[_Place, _Place], Array, str, dict[str, Measurement]]] = deque(
+            maxlen=LATEST_TENSORS
+        )
+
+    def noise_of(self, same: Capture, value: Array) -> dict[str, Measurement]:
+        """What a tensor moves by, by the key of the ordinary run's capture; as the function of this name."""
+        ordinary = self._ordinary.value(same)
+        places = _place(ordinary), _place(value)
+        for known, _, key, figures in self._latest:
+            if known == places:
+                return {same.key + name.removeprefix(key): one for name, one in figures.items()}
+        figures = noise_of(same, ordinary, value, self._dtype)
+        self._latest.append((places, value, same.key, figures))
+        return figures
+
+
+_Place = tuple[int, tuple[int, ...], tuple[int, ...], str]
+
+
+def _place(value: Array) -> _Place:
+    return value.__array_interface__["data"][0], value.shape, value.strides, value.dtype.name
 
 
 def noise_of(same: Capture, ordinary: Array, value: Array, dtype: str) -> dict[str, Measurement]:
@@ -307,8 +388,7 @@ def noise_of(same: Capture, ordinary: Array, value: Array, dtype: str) -> dict[s
 def _within(value: Array, ordinary: Array) -> Array:
     """The values with what is beyond the range of the ordinary dtype at its end: `finfo(x.dtype).min` moves with it."""
     largest = float(ml_dtypes.finfo(ordinary.dtype).max)  # type: ignore[no-untyped-call]
-    ends = [way.reduce(value, axis=None, initial=0.0) for way in (np.fmin, np.fmax)] if value.dtype.kind == "f" else []
-    if ends and -largest <= ends[0] and ends[1] <= largest:
+    if value.dtype.kind == "f" and value.size and -largest <= value.min() and value.max() <= largest:
         return value  # the usual, without a copy
     beyond = np.abs(value) > largest
     beyond &= np.isfinite(value)
@@ -334,10 +414,7 @@ def read_noise(folder: Path) -> tuple[dict[str, Measurement] | None, str]:
     if not path.is_file():
         return None, sentence("noise_note.not_measured")
     try:
-        document = forms.NOISE_FORM.require(read_json(path))
-        if document["schema"] != NOISE_SCHEMA:
-            schemas = {"schema": document["schema"], "expected": NOISE_SCHEMA}
-            raise RunFolderError.of("traces_error.other_schema", path=path, **schemas)
+        document = read_document(path, forms.NOISE_FORM, NOISE_SCHEMA)
         if document["noise"] is None:
             return None, str(document["missing"])
         return {key: _measurement(table) for key, table in document["noise"].items()}, ""
@@ -348,3 +425,224 @@ def read_noise(folder: Path) -> tuple[dict[str, Measurement] | None, str]:
 def _measurement(table: dict[str, Any]) -> Measurement:
     figures: dict[str, Any] = {name: float(one) if isinstance(one, str) else one for name, one in table.items()}
     return Measurement(**{**figures, "worst": tuple(table["worst"]), "decades": tuple(table["decades"])})
+
+
+# Do both sides hold the same values in their paired parameters? If not, no forward comparison can come out clean.
+#
+# Where they are unrelated, the port was never given its weights: one finding then stands for all. For as long as a run
+# takes, the candidate can hold the reference's weights.
+
+
+CODE = "weights-never-given"
+
+
+def compare_weights(source: Mapping[str, Array], target: Mapping[str, Array], name_map: NameMap) -> tuple[Finding, ...]:
+    """Return one finding for each paired parameter whose values differ in any bit that counts.
+
+    Values are compared in the target's dtype, so that a port in float16 differs only where its rounding does. Raises
+    CannotRunError if a side lacks a parameter of the map.
+    """
+    missing = [p.source for p in name_map.pairings if p.source not in source or p.target not in target]
+    if missing:
+        raise CannotRunError.of("traces_error.map_of_others", names=few(missing, MOST_LISTED_PARAMETERS))
+    findings = []
+    for pairing in name_map.pairings:
+        meant, held, _ = paired_values(pairing, source, target)
+        rows = [target[pairing.target][region] for region in _stray_regions(pairing, target)]
+        for wanted, there in ((meant, held), *((np.zeros_like(one), one) for one in rows)):
+            if difference := _difference(wanted, there):
+                subject = f"{pairing.source} -> {pairing.target}"
+                findings.append(Finding("weights-differ", "error", subject, difference))
+    return tuple(findings)
+
+
+def _stray_regions(pairing: Pairing, target: Mapping[str, Array]) -> list[tuple[slice, ...]]:
+    """What is to be zeros beside what a pairing gives its target, and is not."""
+    whole = target[pairing.target]
+    places = [place for place in zero_parts(pairing.transform) if place.shape == whole.shape]
+    return [place.region for place in places if whole[place.region].any()]
+
+
+def expected_weights(
+    source: Mapping[str, Array], target: Mapping[str, Array], name_map: NameMap
+) -> Mapping[str, Array]:
+    """Return what the target should hold where it holds something else of the same shape, whole tensors by name.
+
+    Large ones lie on disk.
+    """
+    expected = SpilledArrays()
+    for name, pairings in grouped((one.target, one) for one in name_map.pairings).items():
+        whole: Array | None = None
+        for pairing in pairings:
+            meant, held, region = paired_values(pairing, source, target)
+            if meant.shape == held.shape and _difference(meant, held):
+                whole = np.array(target[name]) if whole is None else whole
+                whole[region] = written_value(pairing, source)
+            for stray in _stray_regions(pairing, target):
+                whole = np.array(target[name]) if whole is None else whole
+                whole[stray] = 0
+        if whole is not None:
+            expected[name] = whole
+    return expected
+
+
+def paired_values(
+    pairing: Pairing, source: Mapping[str, Array], target: Mapping[str, Array]
+) -> tuple[Array, Array, tuple[slice, ...]]:
+    """What a pairing means to be in the target, what is there, and which region of the target's tensor that is."""
+    place = apart_from_whole(pairing.transform)[1]
+    is_part = place is not None and place.shape == target[pairing.target].shape
+    return meant_value(pairing, source), held_value(pairing, target), place.region if place and is_part else ()
+
+
+def _difference(meant: Array, value: Array) -> str:
+    if meant.shape != value.shape:
+        return sentence("trace_finding.weights_shape", reference=list(meant.shape), candidate=list(value.shape))
+    rounded = meant.astype(value.dtype, copy=False)
+    if np.array_equal(rounded, value):  # far quicker than the figures, and nearly always true
+        return ""
+    measurement = measure(rounded, value)
+    if not measurement.mismatched:  # NaN in the same places
+        return ""
+    return sentence(
+        "trace_finding.weights_differ",
+        count=measurement.mismatched,
+        total=measurement.count,
+        difference=measurement.max_abs,
+        non_finite=measurement.non_finite_mismatch,
+    )
+
+
+def weights_never_given(
+    findings: Sequence[Finding],
+    values: tuple[Mapping[str, Array], Mapping[str, Array]],
+    name_map: NameMap,
+    *,
+    buffers: Collection[str] = (),
+    filled: tuple[bool, bool] = (False, False),
+) -> Finding | None:
+    """One finding in the place of those of `compare_weights`, if all learned parameters differ and none are related.
+
+    `values` are those of both sides, `buffers` names of the candidate that a model computes for itself. `filled` says
+    which side's values came from a checkpoint. Parameters of one value throughout, as a fresh norm has them, may agree.
+    """
+    differing = {finding.subject for finding in findings}
+    learned = [
+        pairing
+        for pairing in name_map.pairings
+        if pairing.target not in buffers and not _is_constant(values[0][pairing.source])
+    ]
+    if len(learned) < LEAST_UNRELATED_PARAMETERS or any(
+        f"{pairing.source} -> {pairing.target}" not in differing for pairing in learned
+    ):
+        return None
+    pairs = (paired_values(pairing, *values)[:2] for pairing in learned)
+    if not _are_unrelated(pairs):
+        return None
+    message = sentence(_key(filled), count=len(findings), total=len(name_map.pairings))
+    facts: dict[str, float | int | str] = {"differ": len(findings), "parameters": len(name_map.pairings)}
+    label = name_map.source if filled == (False, True) else name_map.target
+    return Finding(CODE, "error", label, message, facts)
+
+
+def _key(filled: tuple[bool, bool]) -> str:
+    if all(filled):
+        return "trace_finding.weights_of_other_training"
+    return "trace_finding.reference_never_filled" if filled[1] else "trace_finding.port_never_filled"
+
+
+def _are_unrelated(pairs: Iterator[tuple[Array, Array]]) -> bool:
+    """Tell whether no values are those of the other side in another order, and all correlate as by chance."""
+    total, elements = 0.0, 0
+    for meant, held in pairs:
+        if meant.shape == held.shape:
+            own, other = (np.ravel(value).astype(np.float64) for value in (meant.astype(held.dtype), held))
+            if _is_permuted(own, other):
+                return False
+            total, elements = total + abs(_correlation(own, other)) * own.size, elements + own.size
+    return elements >= LEAST_UNRELATED_ELEMENTS and total / elements < MOST_UNRELATED_CORRELATION
+
+
+def _is_constant(value: Array) -> bool:
+    return bool((value == value.flat[0]).all()) if value.size else True
+
+
+def _is_permuted(own: Array, other: Array) -> bool:
+    squares = float(own @ own), float(other @ other)
+    ends = [(float(value.min()), float(value.max())) for value in (own, other)]
+    return ends[0] == ends[1] and not _is_constant(other) and isclose(*squares, rel_tol=SAME_SUMS_TOLERANCE)
+
+
+def _correlation(first: Array, second: Array) -> float:
+    """Pearson's; 0 where a side has one value throughout, or values that are not finite."""
+    first, second = first - first.mean(), second - second.mean()
+    norm = np.sqrt((first @ first) * (second @ second))
+    return float(first @ second / norm) if np.isfinite(norm) and norm > 0 else 0.0
+
+
+class TransferredWeights:
+    """What the candidate would hold with the reference's weights.
+
+    `findings` are the paired parameters whose values differ. `problem` says why values could not be compared, or cannot
+    be carried over, "" if they can. Made before the first run, in which a MindSpore cell may rename its parameters.
+    `inputs` are those of a run whose order decides what names leave open.
+    """
+
+    def __init__(
+        self, sides: tuple[Side, Side], name_map: NameMap | Path | str | None, inputs: Mapping[str, Array]
+    ) -> None:
+        self._candidate = sides[1]
+        self._values: dict[str, Array] = {}
+        self.findings: tuple[Finding, ...] = ()
+        self.problem = ""
+        source, target = (side.reader.read_values(side.model) for side in sides)
+        try:
+            paired = _paired(sides, name_map, inputs)
+        except NothingInCommonError as error:
+            if name_map is not None:
+                raise
+            self.problem = error.message
+            return
+        self.findings = compare_weights(source, target, paired)
+        if self.findings:
+            self._values = {**target, **expected_weights(source, target, paired)}
+        left_open = [one.name for one in paired.unmatched]
+        left_open += [name for group in paired.ambiguous for name in (*group.sources, *group.targets)]
+        if left_open:
+            self.problem = sentence("trace_finding.names_open", count=len(left_open), names=left_open)
+
+    def report(self, label: str) -> Iterator[Finding]:
+        """Warn of values that differ, and of those that are not known to be the same."""
+        if self.findings:
+            names = [finding.subject for finding in self.findings]
+            message = sentence("trace_finding.other_weights", count=len(names), names=names)
+            yield Finding("weights-differ", "warning", label, message)
+        if self.problem:
+            message = sentence("trace_finding.weights_unknown", problem=self.problem)
+            yield Finding("weights-unknown", "warning", label, message)
+
+    @property
+    def exchangeable(self) -> bool:
+        """Tell whether the candidate has weights of its own, and can take the reference's."""
+        return bool(self.findings) and not self.problem
+
+    @contextmanager
+    def loaded(self) -> Iterator[None]:
+        """Fill the candidate with the reference's weights, and give it its own back at the end."""
+        reader, model = self._candidate.reader, self._candidate.model
+        values_before = reader.read_values(model)
+        reader.load_values(model, dict(zip(values_before, self._values.values(), strict=True)))
+        try:
+            yield
+        finally:
+            reader.load_values(model, values_before)
+
+
+def _paired(sides: tuple[Side, Side], given: NameMap | Path | str | None, inputs: Mapping[str, Array]) -> NameMap:
+    if isinstance(given, NameMap):
+        return given
+    source, target = (side.reader.read_parameters(side.model, side.label) for side in sides)
+    name_map = choose_map(given, (source, target))
+    if given is not None or name_map.complete:
+        return name_map
+    return settle_by_order(name_map, sides, (source, target), inputs, NameRules())[0]

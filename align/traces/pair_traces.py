@@ -20,7 +20,7 @@ from align.core.name_map import NameMap
 from align.core.verdicts import Finding
 from align.errors import NothingInCommonError
 from align.measure.tensor_statistics import relative_rms_distance, sample_values
-from align.models.probe import is_probe
+from align.models.live_calls import is_probe
 from align.names.map_file import read_map
 from align.names.map_parameters import CallOrder, in_execution_order, match_by_order, match_sides
 from align.names.user_rules import NameRules, check_shapes
@@ -137,25 +137,26 @@ def _apart_from_activations(pairs: CallPairs, reference: Trace, candidate: Trace
     The reference's layer then ends with what it gives its activation; where the port's layer does so, nothing of the
     reference is known to end there, and the pair is not certain.
     """
-    free = {(one.module, one.call) for one in pairs.unpaired if one.side == "candidate"}
-    by_order = [{one.order: one for one in trace.captures} for trace in (reference, candidate)]
-    made = []
+    free = {(layer.module, layer.call) for layer in pairs.unpaired if layer.side == "candidate"}
+    by_order = [{capture.order: capture for capture in trace.captures} for trace in (reference, candidate)]
+    new_pairs = []
     for pair in pairs.pairs:
         sure = pair.certain and _has_one_output(pair)
         mine = _last_inside(pair.reference, reference, by_order[0]) if sure else None
         theirs = _last_inside(pair.candidate, candidate, by_order[1]) if sure else None
         if mine and not theirs:
-            given = [one for one in reference.inputs if (one.module, one.call) == (mine.module, mine.call)]
+            given = [
+                capture for capture in reference.inputs if (capture.module, capture.call) == (mine.module, mine.call)
+            ]
             if len(given) == 1 and given[0].shape == mine.shape:
                 pair = replace(pair, reference=replace(pair.reference, outputs=(given[0],)))  # noqa: PLW2901
         elif theirs and not mine and (theirs.module, theirs.call) in free:
             pair = replace(pair, certain=False)  # noqa: PLW2901
-        made.append(pair)
-    return CallPairs(tuple(made), pairs.unpaired)
+        new_pairs.append(pair)
+    return CallPairs(tuple(new_pairs), pairs.unpaired)
 
 
 def _last_inside(call: Call, trace: Trace, by_order: Mapping[int, Capture]) -> Capture | None:
-    """The output of the last call inside, if the call returns just that."""
     last = call.outputs[0]
     inner = by_order.get(last.order - 1)
     inside = inner is not None and inner.module.startswith(f"{call.module}.")
@@ -169,12 +170,12 @@ def _is_same(inner: Capture, last: Capture, trace: Trace) -> bool:
 
 def _with_ends(pairs: CallPairs, ends: Mapping[tuple[str, int], Capture]) -> CallPairs:
     taken = {(end.module, end.call) for end in ends.values()}
-    made = []
+    new_pairs = []
     for pair in pairs.pairs:
         end = ends.get((pair.reference.module, pair.reference.call))
-        made.append(pair if end is None else replace(pair, reference=replace(pair.reference, outputs=(end,))))
+        new_pairs.append(pair if end is None else replace(pair, reference=replace(pair.reference, outputs=(end,))))
     left = [one for one in pairs.unpaired if one.side == "candidate" or (one.module, one.call) not in taken]
-    return CallPairs(tuple(made), tuple(left))
+    return CallPairs(tuple(new_pairs), tuple(left))
 
 
 def _has_one_output(pair: CallPair) -> bool:
@@ -182,21 +183,20 @@ def _has_one_output(pair: CallPair) -> bool:
 
 
 def _returns(call: Call, within: Call, trace: Trace) -> bool:
-    """Tell whether a call returned what the last call inside of it did."""
     last, inner = call.outputs[0], within.outputs[0]
     return inner.order + 1 == last.order and _is_same(inner, last, trace)
 
 
 def _ends_there(pair: CallPair, end: Capture, reference: Trace, candidate: Trace) -> bool:
-    own, theirs = pair.reference.outputs[0], pair.candidate.outputs[0]
-    if end.shape != own.shape or own.shape[-1:] != theirs.shape[-1:]:
+    mine, theirs = pair.reference.outputs[0], pair.candidate.outputs[0]
+    if end.shape != mine.shape or mine.shape[-1:] != theirs.shape[-1:]:
         return False
     given = sample_values(candidate.value(theirs))
     if not given.size:
         return False
     there = relative_rms_distance(sample_values(reference.value(end)), given)
     return there < NEAR_DISTANCE and there * CLEARLY_NEARER < relative_rms_distance(
-        sample_values(reference.value(own)), given
+        sample_values(reference.value(mine)), given
     )
 
 
@@ -262,7 +262,7 @@ def _owner_pairs(left: CalledModules, right: CalledModules) -> Iterator[CallPair
 
 
 def _with_cells_around(left: CalledModules, right: CalledModules, pairs: Sequence[CallPair]) -> Iterator[CallPair]:
-    """In the place of a layer that makes another number of elements, the module around it that does the same work.
+    """Pair the module around a layer that makes another number of elements, if it does the same work.
 
     A bag of embeddings is a table and code that sums up its rows. Whether the module does more than that nobody knows.
     """
@@ -279,7 +279,7 @@ def _with_cells_around(left: CalledModules, right: CalledModules, pairs: Sequenc
 
 def _around(side: CalledModules, inner: Call, like: Call) -> Call | None:
     """The innermost module around a call that holds nothing else and returns the shapes of another call."""
-    found = [
+    enclosing = [
         call
         for call in side.calls
         if inner.module.startswith(f"{call.module}.")
@@ -288,11 +288,10 @@ def _around(side: CalledModules, inner: Call, like: Call) -> Call | None:
         and side.holds(call) == side.holds(inner)
         and call.shapes == like.shapes
     ]
-    return max(found, key=lambda call: len(call.module), default=None)
+    return max(enclosing, key=lambda call: len(call.module), default=None)
 
 
 def _sizes(call: Call) -> list[int]:
-    """How many elements each output has."""
     return [prod(shape) for shape in call.shapes]
 
 
@@ -321,31 +320,31 @@ def _lengths(call: Call) -> tuple[tuple[int, ...], ...]:
 
 
 def _alone(
-    side: Literal["reference", "candidate"], own: CalledModules, other: CalledModules, paired: Sequence[Call]
+    side: Literal["reference", "candidate"], called: CalledModules, other: CalledModules, paired: Sequence[Call]
 ) -> Iterator[UnpairedLayer]:
     done = {id(call) for call in paired}
-    for call in own.calls:
+    for call in called.calls:
         if id(call) not in done:
             nothing = not call.module and all(one.module for one in other.calls)
-            reason = sentence("unpaired_reason.no_tensor") if nothing else _reason(call, own, other)
+            reason = sentence("unpaired_reason.no_tensor") if nothing else _reason(call, called, other)
             yield UnpairedLayer(side, call.module, call.class_name, call.call, reason)
 
 
-def _reason(call: Call, own: CalledModules, other: CalledModules) -> str:
+def _reason(call: Call, called: CalledModules, other: CalledModules) -> str:
     """Say why a call has no counterpart: for a layer with parameters, what became of the module that holds them."""
-    inside = own.holds(call)
+    inside = called.holds(call)
     if is_probe(call.module):
         return sentence("unpaired_reason.no_probe")
-    if call.module in own.open or not inside:
-        return sentence("unpaired_reason.names_open" if call.module in own.open else "unpaired_reason.no_place")
+    if call.module in called.open or not inside:
+        return sentence("unpaired_reason.names_open" if call.module in called.open else "unpaired_reason.no_place")
     counterparts = [path for path, pairs in other.inside.items() if pairs == inside]
     if not counterparts:
         return sentence("unpaired_reason.not_inside")
-    calls = [one for one in other.calls if one.module in counterparts]
+    calls = [other_call for other_call in other.calls if other_call.module in counterparts]
     if not calls:
         name = counterparts[-1] or sentence("model_part.model_itself")
         return sentence("unpaired_reason.not_called", counterpart=name)
-    if all(one.call != call.call for one in calls):
+    if all(other_call.call != call.call for other_call in calls):
         return sentence("unpaired_reason.called_less_often", counterpart=counterparts[-1])
     return sentence("unpaired_reason.ends_elsewhere")
 
@@ -362,17 +361,17 @@ def pair_by_place(left: CalledModules, right: CalledModules, anchors: Sequence[C
     rows, columns = (
         [call for call in side.leaves if id(call) in places or _is_free(call, side)] for side in (left, right)
     )
-    found = align_sequences(_scores(rows, columns, places))
-    fixed = [(i, j) for i, j in found if id(rows[i]) in places]
+    aligned = align_sequences(_scores(rows, columns, places))
+    fixed = [(i, j) for i, j in aligned if id(rows[i]) in places]
     anchored = [i for i, _ in fixed], [j for _, j in fixed]
-    alike = _counts(rows, anchored[0], _key), _counts(columns, anchored[1], _key)
+    by_kind = _counts(rows, anchored[0], _key), _counts(columns, anchored[1], _key)
     active = _counts(rows, anchored[0], _acts), _counts(columns, anchored[1], _acts)
     pairs = []
-    for i, j in found:
+    for i, j in aligned:
         if id(rows[i]) not in places:
             same = _key(rows[i]) == _key(columns[j])
             known = bool(rows[i].kind and columns[j].kind and left.within(rows[i]) and right.within(columns[j]))
-            counts = alike if same else active
+            counts = by_kind if same else active
             pairs.append(CallPair(rows[i], columns[j], (same or known) and counts[0][i] == counts[1][j]))
     return pairs
 
@@ -433,34 +432,30 @@ def pair_merged_layers(
     ends = [_ends(sides[index], called[index], called[1 - index]) for index in (0, 1)]
     if not any(ends):
         return pairs
-    made, taken = [], set()
+    new_pairs, taken = [], set()
     for pair in pairs.pairs:
         for index, (own, other) in enumerate((("reference", "candidate"), ("candidate", "reference"))):
             mine: Call = getattr(pair, own)
             end = ends[index].get((mine.module, mine.call))
             if end is not None:
                 taken.add((other, end.module, end.call))
-                longer = replace(getattr(pair, other), outputs=end.outputs)
-                pair = _replaced(pair, other, longer)  # noqa: PLW2901
-        made.append(pair)
+                longer = {other: replace(getattr(pair, other), outputs=end.outputs)}
+                pair = replace(pair, **longer)  # noqa: PLW2901
+        new_pairs.append(pair)
     left = [one for one in pairs.unpaired if (one.side, one.module, one.call) not in taken]
-    return CallPairs(tuple(made), tuple(left))
+    return CallPairs(tuple(new_pairs), tuple(left))
 
 
-def _replaced(pair: CallPair, side: str, call: Call) -> CallPair:
-    return replace(pair, reference=call) if side == "reference" else replace(pair, candidate=call)
-
-
-def _ends(side: ParameterSet, own: CalledModules, other: CalledModules) -> Mapping[tuple[str, int], Call]:
+def _ends(side: ParameterSet, called: CalledModules, other: CalledModules) -> Mapping[tuple[str, int], Call]:
     """The calls of the other side with which calls of this one end, by module and number."""
     calls = {(call.module, call.call): call for call in other.calls}
-    found: dict[tuple[str, int], Call] = {}
+    ends: dict[tuple[str, int], Call] = {}
     for module in side.modules:
-        pairs = own.owned.get(module.path) if module.merged_into else None
+        pairs = called.owned.get(module.path) if module.merged_into else None
         theirs = next((path for path, owned in other.owned.items() if pairs and owned == pairs), None)
-        found |= {
+        ends |= {
             (module.merged_into, number): end
             for (path, number), end in calls.items()
             if theirs is not None and path == theirs
         }
-    return found
+    return ends

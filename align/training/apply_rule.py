@@ -17,13 +17,14 @@ So what is below rounding is no difference: a tiny movement of a large value, sq
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Literal
 
 import ml_dtypes
 import numpy as np
 
-from align.core.dtypes import EPSILON, numpy_dtype
+from align.core.parameters import EPSILON, numpy_dtype
 from align.rules.training_rules import update_rule_form
 from align.training.thresholds import (
     BLOCK_ELEMENTS,
@@ -41,7 +42,7 @@ from align.training.thresholds import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.protocols import ParameterGroup
 
 
@@ -93,7 +94,9 @@ def last_places(values: Array, dtype: str) -> Array:
 
     Where a library has the processor flush subnormal numbers to zero, the least is taken in float64, never 0.
     """
-    info = ml_dtypes.finfo(numpy_dtype(dtype))  # type: ignore[no-untyped-call]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*smallest subnormal", UserWarning)
+        info = ml_dtypes.finfo(numpy_dtype(dtype))  # type: ignore[no-untyped-call]
     least = float(info.smallest_normal) * float(info.eps) or float(info.smallest_normal)
     units = np.ldexp(EPSILON[dtype], np.frexp(values)[1] - 1)
     return np.maximum(np.where(values == 0, 0.0, units), least)
@@ -114,18 +117,18 @@ def rounding_limits(
     """
     sides = [steps] if other is None else [steps, other]
     epsilon = EPSILON[steps.dtype] * _relative(rule)
-    still = [np.zeros_like(one) for one in steps.before]
+    still = [np.zeros_like(values) for values in steps.before]
     allowed = still if rule is None or not noisy else _noise(steps, rule, guarded=guarded)
     limits, largest = [], np.zeros_like(steps.before[0])
     moved = [side.moved for side in sides]
     with np.errstate(all="ignore"):
-        for number, own in enumerate(allowed):
-            for one in moved:
-                largest = np.fmax(largest, np.abs(one[number]))
-            ends = [np.abs(one[number]) for side in sides for one in (side.before, side.after)]
+        for number, noise in enumerate(allowed):
+            for movement in moved:
+                largest = np.fmax(largest, np.abs(movement[number]))
+            ends = [np.abs(values[number]) for side in sides for values in (side.before, side.after)]
             places = last_places(np.fmax.reduce(ends), steps.dtype)
-            limits.append(LAST_PLACES * places + epsilon * largest + own)
-    return [np.where(np.isnan(one), np.inf, one) for one in limits]
+            limits.append(LAST_PLACES * places + epsilon * largest + noise)
+    return [np.where(np.isnan(limit), np.inf, limit) for limit in limits]
 
 
 def _relative(rule: UpdateRule | None) -> float:
@@ -139,11 +142,11 @@ def _noise(steps: ObservedSteps, rule: UpdateRule, *, guarded: bool) -> list[Arr
     """What rounded moments change, and the place of a small epsilon."""
     exact = movements(rule, steps.before, steps.gradients)
     rounded = movements(rule, steps.before, steps.gradients, steps.dtype)
-    noise = [MOMENT_NOISE_FACTOR * one for one in _largest_gaps(exact, rounded)]
+    noise = [MOMENT_NOISE_FACTOR * gap for gap in _largest_gaps(exact, rounded)]
     if not guarded or rule.kind != "adam" or not 0 < rule.epsilon <= GUARD_EPSILON:
         return noise
     moved = movements(replace(rule, epsilon_scaled=not rule.epsilon_scaled), steps.before, steps.gradients)
-    return [one + GUARD_EXCESS * other for one, other in zip(noise, _largest_gaps(exact, moved), strict=True)]
+    return [rounding + GUARD_EXCESS * gap for rounding, gap in zip(noise, _largest_gaps(exact, moved), strict=True)]
 
 
 def _largest_gaps(ones: Sequence[Array], others: Sequence[Array]) -> list[Array]:
@@ -158,7 +161,7 @@ def _largest_gaps(ones: Sequence[Array], others: Sequence[Array]) -> list[Array]
 
 
 def excess(moved: Sequence[Array], expected: Sequence[Array], limits: Sequence[Array]) -> Array:
-    """By how many limits each step went elsewhere, (steps, elements); infinite where one only is no number.
+    """Return how far in limits each step is from the expected one, (steps, elements); infinite where one is no number.
 
     Elements that cannot be judged, or are no numbers on both sides, count 0.
     """
@@ -172,7 +175,7 @@ def excess(moved: Sequence[Array], expected: Sequence[Array], limits: Sequence[A
 
 
 def drift(steps: ObservedSteps, expected: Sequence[Array], limits: Sequence[Array]) -> float:
-    """By how many limits the steps drift away from expected movements in proportion to the values.
+    """Return by how many limits the steps drift away from expected movements in proportion to the values.
 
     With the rates of fine-tuning (2e-5 times a decay of 0.01) one step takes about one unit in the last place off.
     Rounding errors go both ways and cancel over many elements, a decay does not. So the share of its value that an
@@ -185,7 +188,7 @@ def drift(steps: ObservedSteps, expected: Sequence[Array], limits: Sequence[Arra
 
 
 def _drift_excess(gaps: Sequence[Array], others: Sequence[Array], values: Array, places: Array, dtype: str) -> float:
-    """By how many limits all elements together drift in proportion to their values; up to 1 it is rounding.
+    """Return by how many limits all elements together drift in proportion to their values; up to 1 it is rounding.
 
     `gaps` are the differences of the movements of each step, `others` what these may be for another reason than
     rounding of the value, `values` those before the first step, and `places` their units in the last place. A factor
@@ -217,7 +220,7 @@ def trial_caps(steps: ObservedSteps, reference: UpdateRule) -> list[Array]:
 
 
 def rule_excess(steps: ObservedSteps, rule: UpdateRule, caps: Sequence[Array] | None) -> float:
-    """By how many limits a rule fails to reproduce the steps, at its worst element; up to 1 it reproduces them.
+    """Return by how many limits a rule misses the steps, at its worst element; up to 1 it reproduces them.
 
     All elements together count too, by their drift. `caps` are as trial_caps gives them. With them a rule that the
     dtype cannot hold, as of a factor of 1e90, reproduces nothing.
@@ -239,7 +242,7 @@ def reproduces(steps: ObservedSteps, rule: UpdateRule, caps: Sequence[Array]) ->
 
 
 def missed_by(steps: ObservedSteps, rule: UpdateRule) -> Array:
-    """By how many limits a rule fails to reproduce each element, the worst step of it."""
+    """Return by how many limits a rule misses each element, in its worst step."""
     expected = movements(rule, steps.before, steps.gradients)
     return np.asarray(excess(steps.moved, expected, rounding_limits(steps, rule)).max(axis=0))
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import os
 import pickle
+import random
 import sys
 import warnings
 from collections import Counter
@@ -14,29 +16,27 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from align.core.progress import silent
+from align.core.load_code import model_readers
+from align.core.protocols import silent
 from align.core.traces import smallest_factor
+from align.core.training import SeedSetter
 from align.core.verdicts import Coverage, Finding, Outcome, ShownResult, Verdict
+from align.errors import UsageError
 from align.measure.limits import rounding_limit
 from align.measure.measure_arrays import measure
 from align.models.loop_watcher import layers_recomputed
-from align.models.restore_state import other_seed
-from align.training.make_deterministic import make_deterministic
-from align.training.open_training import batch_findings, open_training, read_training_batch
-from align.training.watch_step import StepUnseen
+from align.models.user_code import other_seed
+from align.training.open_training import StepUnseen, batch_findings, open_training, read_training_batch
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from align.core.dtypes import Array
-    from align.core.parameters import Shape
-    from align.core.progress import Progress
-    from align.core.protocols import Batch
+    from align.core.parameters import Array, Shape
+    from align.core.protocols import Batch, Progress
     from align.core.traces import Capture
     from align.core.training import Training
     from align.models.inputs import InputsSource
-    from align.training.make_deterministic import Determinism
     from align.training.open_training import TrainingSide
 
 
@@ -68,19 +68,21 @@ def check_determinism(
     Traceback (most recent call last):
     align.errors.CannotRunError: arrays models cannot be trained
     """
-    made = make_deterministic(seed, threads=threads)
+    deterministic = make_deterministic(seed, threads=threads)
     arrays = read_training_batch(batch)
-    given = [one for one in (reference, candidate) if one is not None]
+    given = [side for side in (reference, candidate) if side is not None]
     sides, unordered, noted = [], set[str](), list[Finding]()
-    for number, one in enumerate(given):
+    for number, side in enumerate(given):
         progress("repeat", number, len(given))
         with other_seed(seed), _collect_operations(unordered), layers_recomputed():
-            opened, twin, made = _opened(one, seed, threads)
+            opened, twin, deterministic = _opened(side, seed, threads)
             noted += batch_findings(opened, arrays)
             sides.append(_repeated(opened, twin, arrays))
     progress("repeat", len(given), len(given))
-    findings = noted + [Finding("no-deterministic-kernel", "warning", "torch", one) for one in sorted(unordered)]
-    return DeterminismResult(seed, threads, made.settings, tuple(sides), tuple(findings), _verdict(sides))
+    findings = noted + [
+        Finding("no-deterministic-kernel", "warning", "torch", operation) for operation in sorted(unordered)
+    ]
+    return DeterminismResult(seed, threads, deterministic.settings, tuple(sides), tuple(findings), _verdict(sides))
 
 
 def _opened(
@@ -138,7 +140,6 @@ def _same_in(twin: TrainingSide, earlier: StepRecord, batch: Batch) -> bool:
 
 
 def _likely(drawing: list[str], first: UnrepeatedTensor, *, fresh: bool) -> tuple[RepeatCause, str]:
-    """What makes a step differ from itself."""
     if first.rounding:
         return "order of sums", sentence("determinism_reason.order_of_sums")
     if drawing:
@@ -149,17 +150,19 @@ def _likely(drawing: list[str], first: UnrepeatedTensor, *, fresh: bool) -> tupl
 
 
 @contextmanager
-def _collect_operations(found: set[str]) -> Iterator[None]:
+def _collect_operations(operations: set[str]) -> Iterator[None]:
     """Collect torch's warnings of operations without a deterministic kernel; others are warned of as before."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
-    for one in caught:
-        text = str(one.message)
+    for warning in caught:
+        text = str(warning.message)
         if _UNORDERED_PRINTED in text:
-            found.add(sentence("determinism_reason.no_kernel", operation=text.partition(_UNORDERED_PRINTED)[0].strip()))
+            operations.add(
+                sentence("determinism_reason.no_kernel", operation=text.partition(_UNORDERED_PRINTED)[0].strip())
+            )
         else:
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 def _verdict(sides: list[RepeatedSide]) -> Verdict:
@@ -201,30 +204,24 @@ class _TensorsOfStep(StepUnseen):
         self._gradients: dict[str, Array] = {}
 
     def take(self, part: StepPart, name: str, value: Array) -> None:
-        """Take one tensor."""
         raise NotImplementedError
 
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:
-        """Take what a call is given."""
         for name, value in inputs.items():
             self.take("input", f"{module}#{call}<{name}", value)
 
     def add(self, capture: Capture, value: Array) -> None:
-        """Take what a call returned."""
         self.take("output", capture.key, value)
 
     def computed(self, name: str, gradient: Array) -> None:
-        """Add up what the way back gives."""
         known = self._gradients.get(name)
         self._gradients[name] = np.array(gradient) if known is None else known + gradient
 
     def update(self, gradients: Mapping[str, Array | None]) -> Mapping[str, Array]:
-        """Keep what an optimizer is handed."""
         self._gradients |= {name: np.array(value) for name, value in gradients.items() if value is not None}
         return {}
 
     def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:  # noqa: ARG002
-        """Take the rest."""
         if loss is not None:
             self.take("loss", "", np.asarray(loss))
         for name, gradient in self._gradients.items():
@@ -287,22 +284,22 @@ def same_bits(one: Array, other: Array) -> bool:
     return same and (one.size == 0 or np.ascontiguousarray(one).tobytes() == np.ascontiguousarray(other).tobytes())
 
 
-def unrepeated(part: TensorPart, name: str, one: Array | None, other: Array | None) -> UnrepeatedTensor:
+def unrepeated(part: TensorPart, name: str, first: Array | None, second: Array | None) -> UnrepeatedTensor:
     """Measure two tensors that differ; one that is there in one run only has no figures."""
-    if one is None or other is None or one.shape != other.shape:
-        there = one if one is not None else np.empty(0) if other is None else other
+    if first is None or second is None or first.shape != second.shape:
+        there = first if first is not None else np.empty(0) if second is None else second
         return UnrepeatedTensor(part, name, there.shape, there.size, there.size, None, None, rounding=False)
-    figures = measure(one, other)
+    figures = measure(first, second)
     largest = figures.reference_max
     return UnrepeatedTensor(
         part,
         name,
-        one.shape,
-        one.size,
+        first.shape,
+        first.size,
         figures.mismatched,
         figures.max_abs,
         figures.max_abs / largest if largest else None,
-        rounding=smallest_factor(figures, rounding_limit(figures, one.dtype.name)) <= 1.0,
+        rounding=smallest_factor(figures, rounding_limit(figures, first.dtype.name)) <= 1.0,
     )
 
 
@@ -410,7 +407,7 @@ class OwnGenerators:
         self._states = {name: _state(one) for name, one in self._found.items()}
 
     def advanced(self) -> list[str]:
-        """Those that drew since, by path and class: `drop.rng (numpy Generator)`."""
+        """The generators that drew numbers since, by path and class: `drop.rng (numpy Generator)`."""
         return [name for name, one in self._found.items() if _state(one) != self._states[name]]
 
 
@@ -437,16 +434,18 @@ def _within(value: Any, path: str, is_module: Callable[[Any], bool], seen: set[i
 def _parts(value: Any, is_module: Callable[[Any], bool]) -> Iterator[tuple[str, Any]]:
     """What a value holds, with names; of a dict or list of modules too."""
     if isinstance(value, dict):
-        yield from ((str(key), one) for key, one in value.items())
+        yield from ((str(key), member) for key, member in value.items())
     elif isinstance(value, (list, tuple)):
-        yield from ((str(place), one) for place, one in enumerate(value))
+        yield from ((str(place), member) for place, member in enumerate(value))
     elif isinstance(value, MethodType):
         yield "", value.__func__
     elif isinstance(value, FunctionType):
         yield from _named_by(value)
     elif is_module(value) or _is_plain(value):
-        yield from (("" if name in _TRANSPARENT else name, one) for name, one in vars(value).items())
-        yield from (("", one) for name in _RUNS if isinstance(one := getattr(type(value), name, None), FunctionType))
+        yield from (("" if name in _TRANSPARENT else name, member) for name, member in vars(value).items())
+        yield from (
+            ("", member) for name in _RUNS if isinstance(member := getattr(type(value), name, None), FunctionType)
+        )
 
 
 def _is_plain(value: Any) -> bool:
@@ -471,3 +470,40 @@ def _generator(value: Any) -> str | None:
             common = torch is not None and value is torch.default_generator
             return None if common else f"{package} {kind.__name__}"
     return None
+
+
+# Every random number from one seed, and kernels that give the same each time: one call for both frameworks.
+
+
+@dataclass(frozen=True, slots=True)
+class Determinism:
+    """What `make_deterministic` set, one line each."""
+
+    seed: int
+    settings: tuple[str, ...]
+
+
+def make_deterministic(seed: int = 0, *, threads: int | None = None) -> Determinism:
+    """Seed Python, NumPy and each framework that is imported, and ask it for kernels that give the same each time.
+
+    Call it after the imports, before models and datasets are made; it holds for the rest of the process. In torch it
+    covers all devices, cuDNN and cuBLAS, and what `DataLoader` shuffles; in MindSpore operators, initial values and
+    `mindspore.dataset`. `threads` limits the threads of kernels and of the data pipeline: sums of another order differ
+    in the last places. An operation that has no such kernel warns in torch. Raises UsageError for a seed or a number
+    of threads that there is not.
+
+    >>> make_deterministic(7).settings[:2]
+    ('python: random.seed(7)', 'numpy: numpy.random.seed(7)')
+    """
+    if not 0 <= seed < 2**32:
+        raise UsageError.of("training_error.no_seed", seed=seed)
+    if threads is not None and threads < 1:
+        raise UsageError.of("training_error.no_threads", threads=threads)
+    random.seed(seed)
+    np.random.seed(seed)
+    os.environ["PYTHONHASHSEED"] = str(seed)  # for processes that are started from here
+    settings = [f"python: random.seed({seed})", f"numpy: numpy.random.seed({seed})"]
+    for name, reader in model_readers().items():
+        if isinstance(reader, SeedSetter) and all(package in sys.modules for package in reader.requires):
+            settings += [f"{name}: {one}" for one in reader.set_seed(seed, threads)]
+    return Determinism(seed, tuple(settings))

@@ -1,20 +1,29 @@
-"""Which parameters one training step trains, which it does not, and why; on one side or compared between two."""
+"""Which parameters one training step trains, which not, and why; how many classes its labels may have."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from align.core.dtypes import EPSILON
-from align.core.progress import silent
+from align.core.parameters import EPSILON
+from align.core.protocols import silent
 from align.core.verdicts import Coverage, Finding, Outcome, ShownResult, Verdict
-from align.errors import CannotRunError, UsageError, UserCodeError
-from align.models.live_calls import looked_for_once
+from align.data.compare_data import compare_data
+from align.errors import AlignError, CannotRunError, InputsError, UsageError, UserCodeError
+from align.models.live_calls import FRAMEWORKS, looked_for_once, noted_labels
 from align.traces.pair_traces import choose_map
-from align.training.open_training import batch_findings, open_training, open_trainings, read_training_batch
+from align.training.open_training import (
+    ParameterStep,
+    StepUnseen,
+    batch_findings,
+    open_training,
+    open_trainings,
+    read_training_batch,
+    watch_step,
+)
 from align.training.thresholds import (
     LARGE_VALUES,
     LOSS_SCALES,
@@ -24,23 +33,19 @@ from align.training.thresholds import (
     STEP_ROUNDING_SHARE,
     UNUSED_UNITS,
 )
-from align.training.watch_step import ParameterStep, watch_step
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from align.core.dtypes import Array
     from align.core.name_map import NameMap
-    from align.core.parameters import Parameter, ParameterSet
-    from align.core.progress import Progress
-    from align.core.protocols import Batch
-    from align.core.training import Training
+    from align.core.parameters import Array, Parameter, ParameterSet
+    from align.core.protocols import Batch, Progress
+    from align.core.training import LabelClasses, Training
+    from align.data.resized_pictures import DataComparison
     from align.models.inputs import InputsSource
-    from align.training.open_training import TrainingSide
-    from align.training.watch_step import TrainingStep
-
+    from align.training.open_training import TrainingSide, TrainingStep
 
 # Why a parameter is not trained: found by trying, not by reading code.
 #
@@ -106,16 +111,16 @@ class Explainer:
 
     def states(self, parameters: Sequence[Parameter]) -> dict[str, Untrained]:
         """The state of each trainable parameter, by name."""
-        seen = {one.name: self._step.parameters[one.name] for one in parameters}
-        still = [one.name for one in parameters if self._is_still(seen[one.name])]
+        seen = {parameter.name: self._step.parameters[parameter.name] for parameter in parameters}
+        still = [parameter.name for parameter in parameters if self._is_still(seen[parameter.name])]
         idle = set(still) - set(self._trials.that_matter(still, STEP_ROUNDING_SHARE))
-        tried = self._tried([one for one in parameters if not seen[one.name].gradient])
-        found = {}
-        for one in parameters:
-            own = seen[one.name]
-            moved = WITHOUT_INFLUENCE if one.name in idle else self._moved(own)
-            found[one.name] = moved if own.gradient else self._silent(one, own, tried)
-        return found
+        tried = self._tried([parameter for parameter in parameters if not seen[parameter.name].gradient])
+        states = {}
+        for parameter in parameters:
+            step = seen[parameter.name]
+            moved = WITHOUT_INFLUENCE if parameter.name in idle else self._moved(step)
+            states[parameter.name] = moved if step.gradient else self._silent(parameter, step, tried)
+        return states
 
     def _tried(self, silent: Sequence[Parameter]) -> _Tried:
         names = [one.name for one in silent]
@@ -135,64 +140,61 @@ class Explainer:
         to_move = own.gradient and np.isfinite(own.gradient) and own.holders and self._step.updates
         return bool(to_move and own.rate != 0.0 and own.moved == 0.0)
 
-    def _moved(self, own: ParameterStep) -> Untrained:
-        """A parameter with a gradient."""
-        if own.gradient is not None and not np.isfinite(own.gradient):
-            return Untrained("not finite", _not_finite(own.gradient, own.moved))
-        if not np.isfinite(own.moved):
+    def _moved(self, step: ParameterStep) -> Untrained:
+        if step.gradient is not None and not np.isfinite(step.gradient):
+            return Untrained("not finite", _not_finite(step.gradient, step.moved))
+        if not np.isfinite(step.moved):
             return Untrained("not finite", sentence("untrained_reason.update_not_finite"))
-        if own.moved > 0.0:
-            twice = own.holders > 1
-            return Untrained("trained", sentence("untrained_reason.held_twice", count=own.holders) if twice else "")
-        return Untrained("did not move", self._why_still(own))
+        if step.moved > 0.0:
+            twice = step.holders > 1
+            return Untrained("trained", sentence("untrained_reason.held_twice", count=step.holders) if twice else "")
+        return Untrained("did not move", self._why_still(step))
 
-    def _why_still(self, own: ParameterStep) -> str:
+    def _why_still(self, step: ParameterStep) -> str:
         if not self._training.optimizers:
             return sentence("untrained_reason.no_optimizer")
-        if not own.holders:
+        if not step.holders:
             return sentence("untrained_reason.no_group")
         if not self._step.updates:
             return sentence("untrained_reason.not_called")
-        if own.rate == 0.0:
+        if step.rate == 0.0:
             return sentence("untrained_reason.rate_zero")
         held = (one for one in self._step.parameters.values() if one.holders and one.gradient)
         if all(one.moved == 0.0 for one in held):
             return sentence("untrained_reason.nothing_moved")
         return sentence("untrained_reason.too_small")
 
-    def _silent(self, one: Parameter, own: ParameterStep, tried: _Tried) -> Untrained:
-        """A parameter with no gradient, or with one that is zero."""
-        if one.name in tried.taken_away:
+    def _silent(self, parameter: Parameter, step: ParameterStep, tried: _Tried) -> Untrained:
+        if parameter.name in tried.taken_away:
             return WITHOUT_GRADIENT
-        reason = self._why_silent(one, tried)
-        if own.moved > 0.0:
+        reason = self._why_silent(parameter, tried)
+        if step.moved > 0.0:
             moved = sentence("untrained_reason.moved_all_the_same", reason=reason)
             return Untrained("moved without a gradient", moved)
-        return Untrained("no gradient" if own.gradient is None else "zero gradient", reason)
+        return Untrained("no gradient" if step.gradient is None else "zero gradient", reason)
 
-    def _why_silent(self, one: Parameter, tried: _Tried) -> str:
+    def _why_silent(self, parameter: Parameter, tried: _Tried) -> str:
         if self._step.loss is None:
             return sentence("untrained_reason.no_loss")
-        if scale := tried.scales.get(one.name):
+        if scale := tried.scales.get(parameter.name):
             return sentence("untrained_reason.underflow", scale=scale)
-        if one.name in tried.matter:
+        if parameter.name in tried.matter:
             unsure = self._training.step is not None and self._trials.half
             return sentence("untrained_reason.cut_or_lost" if unsure else "untrained_reason.cut")
-        return self._why_unused(one, tried.ends.get(one.name, NOWHERE))
+        return self._why_unused(parameter, tried.ends.get(parameter.name, NOWHERE))
 
-    def _why_unused(self, one: Parameter, end: _End) -> str:
-        """A parameter whose values do not matter to the loss."""
+    def _why_unused(self, parameter: Parameter, end: _End) -> str:
         if end.loss:
             return sentence("untrained_reason.hidden")
         if end.outputs:
             named = [_place(name) for name in end.outputs if name]
             whole = sentence("untrained_reason.part_of_output")
             return sentence("untrained_reason.output_not_used", outputs=named) if named else whole
-        if not self._runs(one):
+        if not self._runs(parameter):
             return sentence("untrained_reason.module_not_called")
         if end.unknown or "" not in self._step.called:  # what the model returns was not seen
             return sentence("untrained_reason.no_part_of_loss")
-        return sentence("untrained_reason.dead_code" if one.module else "untrained_reason.used_nowhere")
+        return sentence("untrained_reason.dead_code" if parameter.module else "untrained_reason.used_nowhere")
 
 
 def _not_finite(gradient: float, moved: float) -> str:
@@ -223,11 +225,11 @@ class ParameterTrials:
         return any(value.dtype.name in HALF for value in self._values.values())
 
     def that_matter(self, names: Sequence[str], least: float) -> list[str]:
-        """Those of the parameters on which the loss depends, by more than this share of it."""
+        """The parameters on which the loss depends by more than this share of it."""
         return [*_by_halves(names, lambda some: self._follows(some, least))] if self._step.loss is not None else []
 
     def reach(self, names: Sequence[str]) -> dict[str, bool]:
-        """Those of the parameters that change gradients of others, and whether by more than rounding.
+        """The parameters that change gradients of others, and whether by more than rounding.
 
         Nothing where a step is not the same twice: then nothing can be concluded.
         """
@@ -238,15 +240,15 @@ class ParameterTrials:
         return {name: self._change([name]) > limit for name in _by_halves(names, lambda some: self._change(some) > 0.0)}
 
     def scales(self, names: Sequence[str]) -> dict[str, float]:
-        """Those that have a gradient if the loss is larger, and by which factor; a user's own step is not scaled."""
-        found: dict[str, float] = {}
+        """The parameters that get a gradient from a larger loss, with its factor; a user's own step is not scaled."""
+        scales: dict[str, float] = {}
         for scale in LOSS_SCALES if names and self._opened.training.step is None else ():
             gradients = {name: one.gradient for name, one in self._train(loss_scale=scale).parameters.items()}
             seen = [name for name in names if (own := gradients[name]) and np.isfinite(own)]
-            found = dict.fromkeys(seen, scale) | found
+            scales = dict.fromkeys(seen, scale) | scales
             if all(one is None or np.isfinite(one) for one in gradients.values()):
                 break
-        return found
+        return scales
 
     def ends(self, names: Sequence[str]) -> dict[str, _End]:
         """Where the values of parameters lead to that do not matter to the loss; those that lead nowhere are left out.
@@ -295,12 +297,12 @@ class ParameterTrials:
     def _change(self, names: Collection[str]) -> float:
         """How much the gradients of all other parameters change with these, relative to the largest; 0 if not a bit."""
         after, before = self._moved(names), self._step
-        others = {name: one for name, one in before.parameters.items() if name not in names}
-        if after.loss == before.loss and all(after.parameters[name] == one for name, one in others.items()):
+        others = {name: step for name, step in before.parameters.items() if name not in names}
+        if after.loss == before.loss and all(after.parameters[name] == step for name, step in others.items()):
             return 0.0
-        sizes = [(one.gradient or 0.0, after.parameters[name].gradient or 0.0) for name, one in others.items()]
-        largest = max((one for one, _ in sizes), default=0.0)
-        return max((abs(one - other) for one, other in sizes), default=0.0) / largest if largest else np.inf
+        sizes = [(step.gradient or 0.0, after.parameters[name].gradient or 0.0) for name, step in others.items()]
+        largest = max((size for size, _ in sizes), default=0.0)
+        return max((abs(size - other) for size, other in sizes), default=0.0) / largest if largest else np.inf
 
     def _moved(self, names: Collection[str]) -> TrainingStep:
         return self._train(moved={name: _moved_value(self._values[name]) for name in names})
@@ -312,7 +314,7 @@ class ParameterTrials:
 
 
 def _by_halves(names: Sequence[str], holds: Callable[[Sequence[str]], bool]) -> Iterator[str]:
-    """Those of the names for which something holds that holds for no group without one of them."""
+    """The names for which something holds that holds for no group without one of them."""
     if not names or not holds(names):
         return
     if len(names) == 1:
@@ -394,19 +396,26 @@ def check_parameters(
 
 def _checked(opened: TrainingSide, parameters: ParameterSet, batch: Batch) -> CheckedSide:
     """Take the step, and name the state of every parameter."""
-    own = [one for one in parameters.parameters if not one.buffer and one.tied_to is None]
-    trainable = [one for one in own if one.trainable]
+    untied = [parameter for parameter in parameters.parameters if not parameter.buffer and parameter.tied_to is None]
+    trainable = [parameter for parameter in untied if parameter.trainable]
     if not trainable:
-        raise CannotRunError.of("training_error.nothing_trainable", side=opened.label, count=len(own))
+        raise CannotRunError.of("training_error.nothing_trainable", side=opened.label, count=len(untied))
     with looked_for_once():
         step = watch_step(opened, batch)
         states = Explainer(opened, batch, step).states(trainable)
-    numbers = {one.name: number for number, one in enumerate(trainable)}
+    numbers = {parameter.name: number for number, parameter in enumerate(trainable)}
     rows = [
-        _row(one, states.get(one.name, FROZEN), step.parameters.get(one.name, NOT_STEPPED), numbers.get(one.name))
-        for one in own
+        _row(
+            parameter,
+            states.get(parameter.name, FROZEN),
+            step.parameters.get(parameter.name, NOT_STEPPED),
+            numbers.get(parameter.name),
+        )
+        for parameter in untied
     ]
-    buffers = [one.name for one in parameters.parameters if one.buffer and one.name in step.buffers]
+    buffers = [
+        parameter.name for parameter in parameters.parameters if parameter.buffer and parameter.name in step.buffers
+    ]
     return CheckedSide(
         opened.label,
         opened.side.reader.name,
@@ -417,11 +426,11 @@ def _checked(opened: TrainingSide, parameters: ParameterSet, batch: Batch) -> Ch
     )
 
 
-def _row(one: Parameter, state: Untrained, step: ParameterStep, number: int | None) -> CheckedParameter:
+def _row(parameter: Parameter, state: Untrained, step: ParameterStep, number: int | None) -> CheckedParameter:
     return CheckedParameter(
-        one.name,
-        one.module,
-        one.shape,
+        parameter.name,
+        parameter.module,
+        parameter.shape,
         state.state,
         state.reason,
         step.gradient,
@@ -434,25 +443,32 @@ def _row(one: Parameter, state: Untrained, step: ParameterStep, number: int | No
 
 
 def _asked(side: CheckedSide, index: int) -> CheckedParameter:
-    found = next((one for one in side.parameters if one.ddp_index == index), None)
-    if found is None:
-        count = sum(one.ddp_index is not None for one in side.parameters)
+    parameter = next((row for row in side.parameters if row.ddp_index == index), None)
+    if parameter is None:
+        count = sum(row.ddp_index is not None for row in side.parameters)
         raise UsageError.of("training_error.no_such_parameter", index=index, side=side.label, count=count)
-    return found
+    return parameter
 
 
 def _unlike(
     sets: Sequence[ParameterSet], sides: Sequence[CheckedSide], given: NameMap | Path | str | None
 ) -> Iterator[UnlikeParameter]:
     """Pairs in different states; that one framework gives no gradient where the other gives zero is no difference."""
-    mine, theirs = ({one.name: one for one in side.parameters} for side in sides)
+    mine, theirs = ({row.name: row for row in side.parameters} for side in sides)
     for pairing in choose_map(given, (sets[0], sets[1])).pairings:
-        one, other = mine.get(pairing.source), theirs.get(pairing.target)
-        if one and other and _kind(one) != _kind(other) and "without influence" not in (one.state, other.state):
+        reference, candidate = mine.get(pairing.source), theirs.get(pairing.target)
+        if (
+            reference
+            and candidate
+            and _kind(reference) != _kind(candidate)
+            and "without influence" not in (reference.state, candidate.state)
+        ):
             reasons = [
-                f"{side}: {row.reason}" for side, row in (("reference", one), ("candidate", other)) if row.reason
+                f"{side}: {row.reason}"
+                for side, row in (("reference", reference), ("candidate", candidate))
+                if row.reason
             ]
-            yield UnlikeParameter(one.name, other.name, one.state, other.state, "; ".join(reasons))
+            yield UnlikeParameter(reference.name, candidate.name, reference.state, candidate.state, "; ".join(reasons))
 
 
 def _kind(row: CheckedParameter) -> str:
@@ -472,7 +488,7 @@ def _findings(sides: Sequence[CheckedSide]) -> Iterator[Finding]:
 
 
 def _verdict(sides: Sequence[CheckedSide], unlike: Sequence[UnlikeParameter]) -> Verdict:
-    """Of one side: whether every trainable parameter is trained. Of two: whether both train the same."""
+    """Judge one side by whether every trainable parameter is trained, two sides by whether both train the same."""
     counts = [sum(one.state != "frozen" for one in side.parameters) for side in sides]
     coverage = Coverage("parameters", counts[0])
     faults = sides[0].at_fault
@@ -576,3 +592,52 @@ class ParametersResult(ShownResult):
     asked: tuple[CheckedParameter, ...]
     findings: tuple[Finding, ...]
     verdict: Verdict
+
+
+# How many classes the labels of a training may have: seen where its loss takes them, and never concluded from a
+# model.
+#
+# The size of an output says nothing by itself: an embedding has one, and so has a regression. A loss that takes whole
+# numbers as numbers of classes does, with the label that it leaves out.
+
+
+def read_label_classes(training: str | Training, batch: InputsSource) -> tuple[LabelClasses, ...]:
+    """Take one step, and return the arrays of the batch that its losses take as numbers of classes; () if none does.
+
+    What a step makes of its labels before the loss takes them is not returned: its numbers are not those of the data.
+    The training is left as it was. Raises as `check_parameters` does, but for labels of the batch that are no class.
+    """
+    opened = open_training(training)
+    arrays = read_training_batch(batch)
+    with noted_labels() as noted:
+        try:
+            opened.trainer.take_steps(opened.training, (arrays,), StepUnseen())
+        except InputsError:
+            if not noted:
+                raise
+    loss, step = opened.training.loss, opened.training.step
+    is_direct = step is None and type(loss).__module__.partition(".")[0] in FRAMEWORKS
+    return tuple(dict.fromkeys(replace(labels, training=opened.label, is_direct=is_direct) for labels in noted))
+
+
+def compare_labelled_data(
+    reference: str,
+    candidate: str,
+    trainings: tuple[str | None, str | None] = (None, None),
+    batch: str | None = None,
+    **how: Any,
+) -> DataComparison:
+    """Compare two data pipelines, with a batch also their labels with what the losses of both trainings take.
+
+    Where a side's cannot be told, a caveat says why: its data are compared all the same.
+    """
+    classes: list[Sequence[LabelClasses]] = [(), ()]
+    caveats = []
+    for place, training in enumerate(trainings):
+        if training is not None and batch is not None:
+            try:
+                classes[place] = read_label_classes(training, batch)
+            except AlignError as error:
+                caveats.append(sentence("data_caveat.no_classes", training=training, reason=error.message))
+    result = compare_data(reference, candidate, **how | ({"classes": (classes[0], classes[1])} if batch else {}))
+    return replace(result, verdict=replace(result.verdict, caveats=(*result.verdict.caveats, *caveats)))

@@ -16,16 +16,16 @@ import numpy as np
 from scipy import stats
 from scipy.special import ndtr
 
-from align.core.dtypes import EPSILON
-from align.core.progress import silent
+from align.core.parameters import EPSILON
+from align.core.protocols import silent
 from align.core.verdicts import Coverage, Outcome, ShownResult, Verdict
 from align.errors import CannotRunError, NothingInCommonError, UsageError, UserCodeError
 from align.models.open_side import build_side
 from align.models.user_code import load_function, run_user_code
 from align.rules.training_rules import initial_value_rules
-from align.traces.compare_weights import paired_values
+from align.traces.open_trace import paired_values
 from align.traces.pair_traces import choose_map, open_names
-from align.training.make_deterministic import make_deterministic
+from align.training.check_determinism import make_deterministic
 from align.training.thresholds import (
     BOUND_ERRORS,
     BUILT_ELEMENTS,
@@ -46,17 +46,16 @@ from align.training.thresholds import (
     ROUNDING_UNITS,
     SCALE_ERRORS,
 )
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
     from typing import TypeAlias
 
-    from align.core.dtypes import Array
     from align.core.name_map import NameMap, Pairing
-    from align.core.parameters import Parameter, ParameterSet, Shape
-    from align.core.progress import Progress
+    from align.core.parameters import Array, Parameter, ParameterSet, Shape
+    from align.core.protocols import Progress
     from align.core.verdicts import Finding
     from align.models.open_side import Side
     from align.rules.training_rules import Fan
@@ -173,14 +172,16 @@ def _by_outcome(row: InitialParameter) -> tuple[bool, float]:
 
 
 def _verdict(rows: Sequence[InitialParameter], chosen: NameMap) -> Verdict:
-    sides = [{one.name for one in chosen.unmatched if one.side == side} for side in ("source", "target")]
+    sides = [
+        {parameter.name for parameter in chosen.unmatched if parameter.side == side} for side in ("source", "target")
+    ]
     for group in chosen.ambiguous:
         sides[0].update(group.sources)
         sides[1].update(group.targets)
     coverage = Coverage("parameters", len(rows), len(chosen.dropped), len(sides[0]), len(sides[1]))
     left = len(sides[0]) + len(sides[1])
     caveats = (sentence("initial_verdict.open", count=left),)
-    unlike = [one for one in rows if one.outcome != "same"]
+    unlike = [row for row in rows if row.outcome != "same"]
     if not unlike:
         reason = sentence("initial_verdict.alike", count=len(rows))
         return Verdict(Outcome.ALIGNED, reason, coverage, caveats if left else ())
@@ -221,13 +222,13 @@ def judge_pair(ours: DrawnParameter, theirs: DrawnParameter) -> Judged:
 
 
 def _compare_fixed(ours: Array, theirs: Array) -> Judged:
-    one, other = ours.astype(np.float64), theirs.astype(np.float64)
-    largest = np.abs(one).max(initial=0.0)
-    unlike = ~(np.abs(other - one) <= SAME_VALUES * largest) & ~(np.isnan(one) & np.isnan(other))
+    reference, candidate = ours.astype(np.float64), theirs.astype(np.float64)
+    largest = np.abs(reference).max(initial=0.0)
+    unlike = ~(np.abs(candidate - reference) <= SAME_VALUES * largest) & ~(np.isnan(reference) & np.isnan(candidate))
     if not unlike.any():
-        return Judged("same", one.size)
-    note = sentence("initial_note.elements", unlike=int(np.count_nonzero(unlike)), count=one.size)
-    return Judged("values differ", one.size, note=note)
+        return Judged("same", reference.size)
+    note = sentence("initial_note.elements", unlike=int(np.count_nonzero(unlike)), count=reference.size)
+    return Judged("values differ", reference.size, note=note)
 
 
 def _compare_random(ours: Array, theirs: Array) -> Judged:
@@ -244,11 +245,11 @@ def _compare_random(ours: Array, theirs: Array) -> Judged:
         return Judged("structures differ", note=sentence("initial_note.repeated"))
     if first[0] is not None:  # copies of one value would count several times
         ours, theirs = ours[:, first[0]], theirs[:, first[0]]
-    one, other = ours.ravel(), theirs.ravel()
-    if not (np.isfinite(one).all() and np.isfinite(other).all()):
-        return Judged("values differ", one.size, note=sentence("initial_note.not_finite"))
-    test = stats.ks_2samp(one, other, method="auto" if one.size <= EXACT_TEST_ELEMENTS else "asymp")
-    return Judged("same", one.size, float(test.statistic), float(test.pvalue))
+    reference, candidate = ours.ravel(), theirs.ravel()
+    if not (np.isfinite(reference).all() and np.isfinite(candidate).all()):
+        return Judged("values differ", reference.size, note=sentence("initial_note.not_finite"))
+    test = stats.ks_2samp(reference, candidate, method="auto" if reference.size <= EXACT_TEST_ELEMENTS else "asymp")
+    return Judged("same", reference.size, float(test.statistic), float(test.pvalue))
 
 
 def _first_places(table: Array) -> Array | None:
@@ -337,7 +338,7 @@ class Builder:
 
     def __init__(self, given: str | Callable[[], Any], first_seed: int) -> None:
         self.label = given if isinstance(given, str) else getattr(given, "__name__", type(given).__name__)
-        failed = partial(UserCodeError, f"building {self.label}")
+        failed = partial(UserCodeError, say("model_error.building", side=self.label))
         self._make = load_function(given) if isinstance(given, str) else partial(run_user_code, given, failed)
         self._first_seed = first_seed
         self._side = self._built(0)
@@ -410,12 +411,12 @@ class PairedDraws:
     def add(self, ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> None:
         """Add a build of each side."""
         for number, pairing in enumerate(self._pairings):
-            meant, held, _ = paired_values(pairing, ours, theirs)
+            reference, candidate, _ = paired_values(pairing, ours, theirs)
             if len(self.pairs) == number:
-                self.pairs.append((pairing, DrawnParameter(meant.copy()), DrawnParameter(held.copy())))
-                self._places.append(_places(held.size) if meant.size == held.size else None)
+                self.pairs.append((pairing, DrawnParameter(reference.copy()), DrawnParameter(candidate.copy())))
+                self._places.append(_places(candidate.size) if reference.size == candidate.size else None)
             places = self._places[number]
-            for drawn, value in zip(self.pairs[number][1:], (meant, held), strict=True):
+            for drawn, value in zip(self.pairs[number][1:], (reference, candidate), strict=True):
                 drawn.add(value, places)
 
     def seeds_needed(self) -> int:
@@ -456,14 +457,16 @@ class Sizes:
 
 def sizes_of(parameter: Parameter, sets: ParameterSet) -> Sizes:
     """The fans of a weight, or for a vector those of the weight of its layer."""
-    beside = [one for one in sets.parameters if one.module == parameter.module and len(one.shape) > 1]
+    beside = [
+        neighbour for neighbour in sets.parameters if neighbour.module == parameter.module and len(neighbour.shape) > 1
+    ]
     weight = parameter if len(parameter.shape) > 1 else max(beside, key=lambda one: one.count, default=None)
     fans: dict[Fan, int] = {}
     if weight is not None:
         field = int(np.prod(weight.shape[2:], dtype=np.int64))
         fans = {"in": weight.shape[1] * field, "out": weight.shape[0] * field}
         fans["sum"] = fans["in"] + fans["out"]
-    hidden = [one.shape[-1] for one in beside if one.attribute.startswith("weight_hh")]
+    hidden = [neighbour.shape[-1] for neighbour in beside if neighbour.attribute.startswith("weight_hh")]
     return Sizes(fans | ({"hidden": hidden[0]} if hidden else {}), parameter.shape)
 
 
@@ -484,7 +487,9 @@ def name_distribution(drawn: DrawnParameter, sizes: Sizes) -> Distribution:
     return replace(_fitted(values[:, ~held].ravel(), sizes), held=share)
 
 
-def write_initializer(wanted: Distribution, sizes: Sizes, target: Parameter, own: Sizes, framework: str | None) -> str:
+def write_initializer(
+    wanted: Distribution, sizes: Sizes, target: Parameter, target_sizes: Sizes, framework: str | None
+) -> str:
     """The line that draws a parameter as `wanted`, which was seen in a weight of `sizes`; "" if there is none.
 
     A scheme is written only where the target's sizes give the same scale, and not for a vector, of which frameworks
@@ -501,7 +506,7 @@ def write_initializer(wanted: Distribution, sizes: Sizes, target: Parameter, own
     }
     scheme = next((one for one in rules.schemes if one.id == wanted.scheme), None)
     text = getattr(scheme, framework) if scheme is not None and len(target.shape) > 1 else ""
-    if text and sizes.fans == own.fans:
+    if text and sizes.fans == target_sizes.fans:
         return str(text).format(**facts)
     family = rules.families.get(wanted.family)
     return str(getattr(family, framework)).format(**facts) if family is not None else ""
@@ -571,13 +576,13 @@ def _reason(family: str, scale: float, tolerance: float, sizes: Sizes) -> tuple[
 
     A number of the kind that people write (0.02) takes the place of a scheme that is further off.
     """
-    found = []
+    near_schemes = []
     for scheme in initial_value_rules().schemes:
         meant = scheme.scale(sizes.fans) if scheme.family == family else None
         if meant is not None and abs(scale / meant - 1.0) <= tolerance:
-            found.append((round(abs(scale / meant - 1.0), 4), meant, scheme))
+            near_schemes.append((round(abs(scale / meant - 1.0), 4), meant, scheme))
     plain = float(f"{scale:.1g}")
-    nearest = min(found, key=lambda one: one[0], default=None)
+    nearest = min(near_schemes, key=lambda scheme: scheme[0], default=None)
     usual = f"{plain:e}"[0] in USUAL
     if nearest is not None and (not usual or nearest[0] <= abs(scale / plain - 1.0)):
         return nearest[1], nearest[2].id, nearest[2].formula

@@ -1,36 +1,60 @@
-"""Training steps of a model and its port compared: loss, each layer's way back alone, gradients, updates, buffers."""
+"""Training steps captured, or compared: loss, each layer's way back alone, gradients, updates, buffers."""
 
 from __future__ import annotations
 
+import json
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import chain, repeat
+from functools import partial
+from itertools import chain, count, repeat
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from align.core import documents as form
+from align.core.atomic_files import atomic_folder, sha256_of, write_text
+from align.core.documents import DocumentFault, Form, read_json
+from align.core.json_data import kept_sentence, own_fields, to_json_data
 from align.core.name_map import SIDES
-from align.core.progress import silent
+from align.core.piece_transforms import Share, Sum, sum_step
+from align.core.protocols import LearningRates, ParameterGroup, SettingsReader, silent
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
-from align.errors import UsageError
+from align.errors import DestinationError, RunFolderError, UsageError
 from align.models.describe_sides import named_environments
 from align.models.function_source import defined_at
+from align.models.inputs import read_batches, save_inputs
 from align.models.live_calls import looked_for_once
 from align.models.source_lines import made_in
 from align.models.user_code import find_function
+from align.traces.capture_trace import describe_data
+from align.traces.manifest import MODEL_FILE, layer_from, read_model, write_model
+from align.traces.open_trace import read_noise, write_noise
 from align.traces.pair_traces import open_names
-from align.training.faults.explain_code import SPENT
 from align.training.faults.find_step_culprits import find_step_culprits
-from align.training.faults.find_step_faults import OF_LOSS
-from align.training.faults.loop_faults import explain_at_rate_zero, mode_findings
-from align.training.open_training import batch_findings, open_training, open_trainings
+from align.training.faults.find_step_faults import OF_LOSS, SPENT
+from align.training.faults.state_faults import mode_findings
+from align.training.faults.step_updates import explain_at_rate_zero
+from align.training.open_training import (
+    batch_findings,
+    open_training,
+    open_trainings,
+    put_together,
+    taken_apart,
+    without_dropout,
+)
 from align.training.replay_dropout import DropoutReplay
-from align.training.step_result import StepComparison
-from align.training.steps.both_steps import owners_of
-from align.training.steps.judge_step import NOT_CLEARED, UNMEASURED
-from align.training.steps.record_step import COMPUTED
-from align.training.steps.recorded_steps import ReferenceSteps, batches_of_steps, record_reference, refuse_random_steps
+from align.training.step_result import CapturedSteps, StepComparison
+from align.training.steps.both_steps import compare_apart, compare_moments, moment_findings, owners_of, take_apart
+from align.training.steps.judge_step import NOT_CLEARED, UNMEASURED, StepNoise
+from align.training.steps.record_step import AFTER, COMPUTED, PARTS, StepTrace
+from align.training.steps.recorded_steps import (
+    RecordedSteps,
+    ReferenceSteps,
+    batches_of_steps,
+    record_reference,
+    refuse_random_steps,
+)
 from align.training.steps.see_both_sides import (
     compare_free_runs,
     compared_gradients,
@@ -42,24 +66,19 @@ from align.training.steps.see_both_sides import (
     see_recorded_steps,
     take_steps_beside,
 )
-from align.training.steps.step_folder import read_steps
-from align.training.steps.take_apart import compare_apart, compare_moments, moment_findings, take_apart
 from align.training.thresholds import STEPS_OF_ONE_BATCH
-from align.training.watch_step import without_dropout
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from align.core.name_map import NameMap
-    from align.core.progress import Progress
-    from align.core.protocols import Batch
+    from align.core.protocols import Batch, LayerSettings, Progress
     from align.core.training import Training
     from align.models.inputs import InputsSource
     from align.training.open_training import TrainingSide
     from align.training.step_result import ComparedGradient, ComparedLoss, StepCulprit
     from align.training.steps.both_steps import SeenSteps
-    from align.training.steps.recorded_steps import RecordedSteps
 
     Given = str | Path | Training
     Opened = TrainingSide | ReferenceSteps
@@ -100,7 +119,7 @@ def compare_training_step(  # noqa: PLR0913 - one keyword an option
     align.errors.CannotRunError: arrays models cannot be trained
     """
     sides = _opened(reference, candidate)
-    batches = _batches(batch, steps, [one.steps for one in sides if isinstance(one, ReferenceSteps)])
+    batches = _batches(batch, steps, [side.steps for side in sides if isinstance(side, ReferenceSteps)])
     stages = chain(range(1, COMPARE_STAGES), repeat(COMPARE_STAGES))
     with tempfile.TemporaryDirectory(prefix="align-") as folder, looked_for_once():
 
@@ -108,17 +127,19 @@ def compare_training_step(  # noqa: PLR0913 - one keyword an option
             progress("step", next(stages), COMPARE_STAGES)
 
         task = _Task(sides, batches, name_map, Path(folder), begun, thorough=thorough)
-        live = tuple(one for one in sides if not isinstance(one, ReferenceSteps))
-        found = tuple(chain.from_iterable(batch_findings(one, batches[0]) for one in live))
+        live = tuple(side for side in sides if not isinstance(side, ReferenceSteps))
+        noted = tuple(chain.from_iterable(batch_findings(side, batches[0]) for side in live))
         both = (live[0], live[1]) if len(live) == len(SIDES) else None
         result = _with_masks(task, both) if both else _without_dropout(task, live)
         if both and (later := _first_faulty(result, batches)):
             again = replace(task, batches=[*batches[later:], *batches[:later]], folder=task.folder / "later")
             shown = _with_masks(again, both)
-            culprits = tuple(replace(one, step=(one.step - 1 + later) % len(batches) + 1) for one in shown.culprits)
+            culprits = tuple(
+                replace(culprit, step=(culprit.step - 1 + later) % len(batches) + 1) for culprit in shown.culprits
+            )
             result = replace(result, culprits=culprits, verdict=shown.verdict) if culprits else result
         culprits = _with_lines(result.culprits, candidate, sides[1])
-        return replace(result, findings=(*found, *result.findings), culprits=culprits)
+        return replace(result, findings=(*noted, *result.findings), culprits=culprits)
 
 
 def _first_faulty(result: StepComparison, batches: Sequence[Batch]) -> int:
@@ -133,7 +154,6 @@ def _first_faulty(result: StepComparison, batches: Sequence[Batch]) -> int:
 
 
 def _with_lines(culprits: Sequence[StepCulprit], candidate: Given, side: Opened) -> tuple[StepCulprit, ...]:
-    """The culprits with the line that makes the candidate's optimizer or loss beside what is wrong with it."""
     if not isinstance(candidate, str) or isinstance(side, ReferenceSteps):
         return tuple(culprits)
     made = {"optimizer": side.training.optimizers, "loss": (side.training.loss,)}
@@ -150,8 +170,6 @@ def _line_of(candidate: str, made: Sequence[object]) -> str:
 
 @dataclass(frozen=True)
 class _Task:
-    """What is compared, and where steps are kept meanwhile."""
-
     sides: tuple[Opened, Opened]
     batches: Sequence[Batch]
     name_map: NameMap | Path | str | None
@@ -181,11 +199,13 @@ def _without_dropout(task: _Task, live: Sequence[TrainingSide]) -> StepCompariso
 def _opened(reference: Given, candidate: Given) -> tuple[Opened, Opened]:
     """Read folders of captured steps, and open the others; two live sides together, as they must not share tensors."""
     given = reference, candidate
-    folders = [Path(one) if isinstance(one, (str, Path)) and Path(one).is_dir() else None for one in given]
-    named = [str(one) if isinstance(one, Path) else one for one in given]
+    folders = [Path(side) if isinstance(side, (str, Path)) and Path(side).is_dir() else None for side in given]
+    named = [str(side) if isinstance(side, Path) else side for side in given]
     if folders == [None, None]:
         return open_trainings(named[0], named[1])
-    first, second = (read_steps(one) if one else open_training(name) for one, name in zip(folders, named, strict=True))
+    first, second = (
+        read_steps(folder) if folder else open_training(name) for folder, name in zip(folders, named, strict=True)
+    )
     return first, second
 
 
@@ -222,9 +242,11 @@ def _seen(task: _Task) -> SeenSteps:
 
 
 def _judged(seen: SeenSteps, folder: Path) -> StepComparison:
-    live, alike = seen.live, seen.runs_alike
+    live, runs_alike = seen.live, seen.runs_alike
     together = judged_gradients(seen, seen.computed(1, 0), COMPUTED, alone=False)
-    alone = judged_gradients(seen, seen.first.computed_gradients, COMPUTED, alone=True) if live and alike else together
+    alone = (
+        judged_gradients(seen, seen.first.computed_gradients, COMPUTED, alone=True) if live and runs_alike else together
+    )
     culprits, scale, updates, rates, same = find_step_culprits(seen, alone, together)
     alone = together if same else alone
     run = run_candidate_freely(seen)
@@ -236,7 +258,7 @@ def _judged(seen: SeenSteps, folder: Path) -> StepComparison:
         culprits = explain_at_rate_zero(culprits, seen, apart)
     losses = tuple(compared_losses(seen))
     gradients = tuple(compared_gradients(alone, together, owners_of(seen.parameters[1])))
-    unsure = {one.candidate for one in gradients if scale is not None or one.outcome == "could not tell"}
+    unsure = {gradient.candidate for gradient in gradients if scale is not None or gradient.outcome == "could not tell"}
     moments = tuple(compare_moments(seen, unsure))
     free = compare_free_runs(seen, run)
     return StepComparison(
@@ -244,32 +266,45 @@ def _judged(seen: SeenSteps, folder: Path) -> StepComparison:
         seen.sides[1].label,
         len(losses),
         losses,
-        tuple(compared_layers(seen)) if alike else (),
+        tuple(compared_layers(seen)) if runs_alike else (),
         gradients,
         tuple(culprits),
         (
             *seen.findings,
             *open_names(seen.names),
             *_unjudged_findings(seen),
+            *_sum_findings(seen),
             *mode_findings(seen),
             *_spent_findings(culprits),
             *_call_findings(seen),
-            *(_loss_findings(losses, culprits, scale or (seen.scale if seen.scale != 1.0 else None)) if alike else ()),
+            *(
+                _loss_findings(losses, culprits, scale or (seen.scale if seen.scale != 1.0 else None))
+                if runs_alike
+                else ()
+            ),
             *rates,
-            *(moment_findings(moments) if all(one.kind != "update" for one in culprits) else ()),
+            *(moment_findings(moments) if all(culprit.kind != "update" for culprit in culprits) else ()),
             *(free_run_findings(free) if not culprits else ()),
         ),
         named_environments(*((side.framework, side.environment) for side in seen.sides)),
-        _verdict(culprits, gradients, apart=live is None or not alike, loss=losses[0].reference),
+        _verdict(culprits, gradients, apart=live is None or not runs_alike, loss=losses[0].reference),
         updates,
         free,
         moments,
-        () if apart is None else tuple(compare_apart(apart, {one.candidate for one in updates})),
+        () if apart is None else tuple(compare_apart(apart, {update.candidate for update in updates})),
     )
 
 
+def _sum_findings(seen: SeenSteps) -> Iterator[Finding]:
+    steps = [(one, sum_step(one.transform)) for one in seen.names.pairings]
+    for kind, side in ((Sum, "reference"), (Share, "candidate")):
+        names = [one.target if kind is Sum else one.source for one, step in steps if isinstance(step, kind)]
+        if names := [*dict.fromkeys(names)]:
+            message = sentence("step_finding.sums_not_compared", names=names, side=side)
+            yield Finding("sums-not-compared", "note", names[0], message)
+
+
 def _unjudged_findings(seen: SeenSteps) -> Iterator[Finding]:
-    """Say what of a side could not be judged: several updates, and checkpointing."""
     for side in seen.sides:
         if side.trace.repeated:
             yield Finding("updates-repeated", "warning", side.label, sentence("step_finding.updates_repeated"))
@@ -287,7 +322,6 @@ def _spent_findings(culprits: Sequence[StepCulprit]) -> Iterator[Finding]:
 
 
 def _call_findings(seen: SeenSteps) -> Iterator[Finding]:
-    """Warn of layers that are called unlike often."""
     counts = seen.runs_a_step
     if not seen.runs_alike:
         message = sentence("step_finding.calls_unlike", candidate=counts[1], reference=counts[0])
@@ -301,13 +335,16 @@ def _loss_findings(
     if scale is not None:
         message = sentence("step_finding.loss_scale", factor=scale)
         yield Finding("loss-scale", "note", "loss", message, {"factor": scale})
-    own = first.candidate if first.alone is None else first.alone
-    known = any(one.kind in ("loss", "forward") or one.cause in OF_LOSS for one in culprits) or scale is not None
-    if first.reference is None or own is None or first.limit is None or known:
+    candidate_loss = first.candidate if first.alone is None else first.alone
+    known = (
+        any(culprit.kind in ("loss", "forward") or culprit.cause in OF_LOSS for culprit in culprits)
+        or scale is not None
+    )
+    if first.reference is None or candidate_loss is None or first.limit is None or known:
         return
     in_whole = first.candidate is not None and abs(first.candidate - first.reference) <= first.limit
-    if not in_whole and not abs(own - first.reference) <= first.limit:
-        message = sentence("step_finding.loss_value_differs", candidate=own, reference=first.reference)
+    if not in_whole and not abs(candidate_loss - first.reference) <= first.limit:
+        message = sentence("step_finding.loss_value_differs", candidate=candidate_loss, reference=first.reference)
         yield Finding("loss-value-differs", "warning", "loss", message)
 
 
@@ -328,3 +365,226 @@ def _verdict(
         return Verdict(Outcome.NOT_COMPARED, sentence("step_verdict.nothing_compared"), coverage)
     agree = sentence("step_verdict.agree_in_whole" if apart else "step_verdict.agree_alone", count=compared)
     return Verdict(Outcome.ALIGNED, agree, coverage)
+
+
+# Training steps of one side written into a folder, to be compared on another machine, or later.
+
+
+CAPTURE_STAGES = 3  # no limit: what progress is reported of
+
+
+def capture_training_step(  # noqa: PLR0913 - the options of one command
+    side: str | Training,
+    folder: Path | str,
+    *,
+    batch: InputsSource,
+    steps: int = STEPS_OF_ONE_BATCH,
+    overwrite: bool = False,
+    data: Any = None,
+    progress: Progress = silent,
+) -> CapturedSteps:
+    """Take training steps of one side and write all that `compare_training_step` needs of them into a folder.
+
+    `side`, `batch` and `steps` are as there. The folder holds losses, tensors and gradients of the layers in the first
+    step, gradients and values of parameters and buffers of all steps, their rounding, the settings of the optimizer,
+    and the batches; of `data`, the loader or dataset that the training iterates over, its lengths, and it is not read.
+    It is written whole or not at all; captured steps are replaced if `overwrite` says so.
+    Raises DestinationError for one that is not to be replaced, holds something else, or cannot be written.
+
+    >>> from align.core.training import Training
+    >>> from align.models.frameworks.arrays import ArrayModel
+    >>> import numpy as np
+    >>> side = Training(ArrayModel(()))
+    >>> capture_training_step(side, "none", batch={"x": np.ones(2)})  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    align.errors.CannotRunError: arrays models cannot be trained
+    """
+    destination = Path(folder)
+    if not overwrite and any((destination / name).exists() for name in FILES):
+        raise DestinationError.of("training_error.folder_exists", folder=destination)
+    lengths = describe_data(data)
+    opened, batches, stages = open_training(side), batches_of_steps(batch, steps), count(1)
+    reader, noted = opened.side.reader, batch_findings(opened, batches[0])
+    with without_dropout(opened) as findings, atomic_folder(destination, FILES) as part:
+        recorded = record_reference(
+            opened, batches, part, begun=lambda: progress("capture", next(stages), CAPTURE_STAGES), layers=True
+        )
+        recorded_steps = replace(recorded.steps, environment={**recorded.steps.environment, **lengths})
+        recorded = replace(recorded, steps=recorded_steps, findings=(*noted, *recorded.findings, *findings))
+        settings = reader.read_settings(opened.side.model) if isinstance(reader, SettingsReader) else []
+        write_steps(part, recorded, settings)
+        result = _summary(destination, recorded, sum(path.stat().st_size for path in part.rglob("*") if path.is_file()))
+    progress("capture", CAPTURE_STAGES, CAPTURE_STAGES)
+    return result
+
+
+def _summary(folder: Path, captured: ReferenceSteps, nbytes: int) -> CapturedSteps:
+    steps = captured.steps
+    return CapturedSteps(
+        str(folder),
+        steps.label,
+        steps.framework,
+        tuple(steps.trace.losses),
+        len({(one.module, one.call) for one in steps.trace.forward.captures}),
+        len(steps.trace.values(0, COMPUTED)),
+        len(steps.trace.values(0, AFTER)),
+        nbytes,
+        {**steps.environment},
+        captured.findings,
+    )
+
+
+# A folder with the steps of a side, read where neither its model nor its framework is.
+
+
+SCHEMA = "mindalign.training-steps/1"
+STEPS, BATCHES, NOISE = "steps.json", "batches.npz", "noise"
+FILES = (STEPS, BATCHES, NOISE, MODEL_FILE, *PARTS)
+_KINDS = ("forward", "backward", "alone", "together", "gathered_forward", "gathered_backward")
+
+
+def write_steps(folder: Path, reference: ReferenceSteps, settings: Iterable[LayerSettings]) -> None:
+    """Write what is known of steps whose tensors are in the folder already; `settings` are those of the layers."""
+    steps, noise = reference.steps, reference.noise
+    write_model(folder, steps.parameters, [*settings])
+    arrays, forms = taken_apart(steps.batches)
+    save_inputs(folder / BATCHES, arrays)
+    for kind in _KINDS:
+        (folder / NOISE / kind).mkdir(parents=True)
+        write_noise(folder / NOISE / kind, getattr(noise, kind))
+    paths = [one.path for one in steps.parameters.modules]
+    document = {
+        "schema": SCHEMA,
+        "side": steps.label,
+        "framework": steps.framework,
+        "environment": steps.environment,
+        "losses": steps.trace.losses,
+        "noise_losses": noise.losses,
+        "growth": noise.growth,
+        "groups": _group_tables(steps.groups),
+        "loss": steps.loss,
+        "own_step": steps.own_step,
+        "batches": forms,
+        "recomputes": steps.recomputes,
+        "repeated": steps.trace.repeated,
+        "findings": reference.findings,
+        "made_at": {path: line for path in paths if (line := steps.line_of(path))},
+        "called_at": {path: line for path in paths if (line := steps.line_of(path, calls=True))},
+        "files": {name: sha256_of(folder / name) for name in sorted(_files(folder))},
+    }
+    write_text(folder / STEPS, json.dumps(to_json_data(document), ensure_ascii=False) + "\n")
+
+
+_RATES = form.table({"values": form.listed(form.FIGURE)})
+_OWN_GROUP = {"settings": form.SETTINGS, "names": form.maybe(form.TEXTS), "count": form.COUNT, "rates": _RATES}
+_GROUP = {"group": form.table({**_OWN_GROUP, "problems": form.TEXTS}), "parameters": form.TEXTS}
+_FORM = Form(
+    form.table(
+        {"schema": form.TEXT},
+        {
+            "side": form.TEXT,
+            "framework": form.TEXT,
+            "environment": form.TEXT_BY_NAME,
+            "losses": form.listed(form.maybe(form.FIGURE)),
+            "noise_losses": form.listed(form.maybe(form.FIGURE)),
+            "growth": form.listed(form.maybe(form.FIGURE)),
+            "groups": form.listed(form.table(_GROUP)),
+            "loss": form.maybe(form.SETTINGS),
+            "findings": form.listed({"type": "object"}),
+            "made_at": form.TEXT_BY_NAME,
+            "called_at": form.TEXT_BY_NAME,
+            "files": form.TEXT_BY_NAME,
+        },
+    )
+)
+
+
+def read_steps(folder: Path) -> ReferenceSteps:
+    """Read a folder back; raises RunFolderError for none, for another schema and for damage."""
+    if not (folder / STEPS).is_file():
+        raise RunFolderError.of("training_error.no_steps_in_folder", folder=folder)
+    try:
+        document = _FORM.require(read_json(folder / STEPS))
+        if document["schema"] != SCHEMA:
+            schemas = {"schema": document["schema"], "expected": SCHEMA}
+            raise RunFolderError.of("training_error.other_schema", path=folder / STEPS, **schemas)
+        _check(folder, document["files"])
+        return _reference(folder, document)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = str(error) if isinstance(error, DocumentFault) else f"{type(error).__name__}: {error}"
+        raise RunFolderError.of("training_error.damaged", path=folder / STEPS, reason=reason) from error
+
+
+def _files(folder: Path) -> Iterable[str]:
+    """All that is not checked by the traces themselves; a manifest stands for its tensors."""
+    return (
+        str(path.relative_to(folder))
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != STEPS and path.suffix != ".safetensors"
+    )
+
+
+def _check(folder: Path, files: Mapping[str, str]) -> None:
+    for name, known in files.items():
+        path = folder / name
+        if not path.is_file():
+            raise RunFolderError.of("training_error.missing", path=path)
+        if sha256_of(path) != known:
+            raise RunFolderError.of("training_error.other_file", path=path)
+
+
+def _reference(folder: Path, document: Mapping[str, Any]) -> ReferenceSteps:
+    model = read_model(folder)
+    if model is None:
+        raise RunFolderError.of("training_error.missing", path=folder / MODEL_FILE)
+    steps = RecordedSteps(
+        document["side"],
+        document["framework"],
+        document["environment"],
+        model[0],
+        {name: group for table in document["groups"] for name, group in _group(table)},
+        layer_from(document["loss"]) if document["loss"] else None,
+        document["own_step"],
+        partial(_kept_line, (document["made_at"], document["called_at"])),
+        put_together(read_batches(folder / BATCHES), document.get("batches")),
+        StepTrace(folder, [_number(loss) for loss in document["losses"]], repeated=document["repeated"]),
+        document["recomputes"],
+    )
+    kinds = {kind: read_noise(folder / NOISE / kind)[0] or {} for kind in _KINDS}
+    losses, growth = (tuple(map(_number, document[key])) for key in ("noise_losses", "growth"))
+    noise = StepNoise(**kinds, losses=losses, growth=growth)
+    return ReferenceSteps(steps, noise, tuple(map(_finding, document["findings"])))
+
+
+def _finding(table: dict[str, Any]) -> Finding:
+    """A finding as it was written, with what its message was made from if that was kept."""
+    return replace(Finding(**own_fields(table)), message=kept_sentence(table, "message"))
+
+
+def _kept_line(lines: tuple[Mapping[str, str], Mapping[str, str]], path: str, *, calls: bool = False) -> str:
+    return lines[calls].get(path, "")
+
+
+def _number(value: float | str | None) -> float | None:
+    """A loss as it was before JSON, which has no NaN."""
+    return None if value is None else float(value)
+
+
+def _group_tables(groups: Mapping[str, ParameterGroup]) -> list[dict[str, Any]]:
+    """Each group once, with the names of its parameters here."""
+    found: dict[int, dict[str, Any]] = {}
+    for name, group in groups.items():
+        found.setdefault(id(group), {"group": group, "parameters": []})["parameters"].append(name)
+    return [*found.values()]
+
+
+def _group(table: Mapping[str, Any]) -> Iterable[tuple[str, ParameterGroup]]:
+    stored, rates = table["group"], table["group"]["rates"]
+    group = ParameterGroup(
+        layer_from(stored["settings"]),
+        None if stored["names"] is None else tuple(stored["names"]),
+        stored["count"],
+        LearningRates(**{**rates, "values": tuple(float(rate) for rate in rates["values"])}),
+        tuple(stored["problems"]),
+    )
+    return ((name, group) for name in table["parameters"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.dtypes import EPSILON
+from align.core.parameters import EPSILON
 from align.training.apply_rule import (
     ObservedSteps,
     apply_rule,
@@ -47,7 +47,7 @@ from align.training.thresholds import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.protocols import ParameterGroup
     from align.training.apply_rule import GradientStep, UpdateRule
     from align.training.explain_update import SolvedRule
@@ -87,52 +87,59 @@ class _Compared:
 
 def _in_common(compared: Sequence[_Compared]) -> Iterator[ParameterUpdates]:
     """The rows, each with what explains it and as many others as may be."""
-    known = [one.updated for one in compared if one.updated is not None]
+    known = [parameter.updated for parameter in compared if parameter.updated is not None]
     shared = iter(share_causes(known))
-    for one in compared:
-        found = [] if one.updated is None else next(shared)
-        if one.updated is None or not found:
-            yield one.row
+    for parameter in compared:
+        solutions = [] if parameter.updated is None else next(shared)
+        if parameter.updated is None or not solutions:
+            yield parameter.row
             continue
-        yield replace(one.row, causes=tuple(cause for _, cause in found), steps_to_tell=_further(one.updated, found))
+        yield replace(
+            parameter.row,
+            causes=tuple(cause for _, cause in solutions),
+            steps_to_tell=_further(parameter.updated, solutions),
+        )
 
 
-def _further(updated: UpdatedParameter, found: Sequence[tuple[SolvedRule, UpdateCause]]) -> int | None:
+def _further(updated: UpdatedParameter, solutions: Sequence[tuple[SolvedRule, UpdateCause]]) -> int | None:
     """How many steps would tell alternatives apart, if these do not."""
-    if len(found) < 2:
+    if len(solutions) < 2:
         return None
-    tell = steps_to_tell(updated.steps, [solved.change.rule(updated.rule, solved.numbers) for solved, _ in found])
+    tell = steps_to_tell(updated.steps, [solved.change.rule(updated.rule, solved.numbers) for solved, _ in solutions])
     return tell if tell is not None and tell > len(updated.steps.before) else None
 
 
 def _global_norms(gradients: Sequence[Sequence[Array]]) -> list[float]:
-    """The norm of all gradients of each step."""
     norms = [[gradient_norm(one) for one in each] for each in gradients]
     return [float(np.linalg.norm(row)) for row in zip(*norms, strict=True)]
 
 
-def _compared(one: SteppedParameter, norms: tuple[Sequence[float], Sequence[float]], explainer: Explainer) -> _Compared:
-    reference, candidate = _sides(one, norms)
-    rules = _rule(one.reference_group, len(norms[0])), _rule(one.candidate_group, len(norms[0]))
-    figures = _figures(one, reference, candidate, rules[0])
-    groups = id(one.reference_group), id(one.candidate_group)
+def _compared(
+    parameter: SteppedParameter, norms: tuple[Sequence[float], Sequence[float]], explainer: Explainer
+) -> _Compared:
+    reference, candidate = _sides(parameter, norms)
+    rules = _rule(parameter.reference_group, len(norms[0])), _rule(parameter.candidate_group, len(norms[0]))
+    figures = _figures(parameter, reference, candidate, rules[0])
+    groups = id(parameter.reference_group), id(parameter.candidate_group)
     if figures.difference <= 1:
-        row = _row(one, figures, ("same", [], None), None)
+        row = _row(parameter, figures, ("same", [], None), None)
         return _Compared(row, None if rules[0] is None else UpdatedParameter(candidate, rules[0], groups))
     candidate_known = None if rules[1] is None else worst_excess(candidate, rules[1]) <= SOLVED_EXCESS
-    found: list[tuple[SolvedRule, UpdateCause]] = []
-    row = _row(one, figures, _explained((reference, candidate), rules, figures, explainer, found), candidate_known)
-    return _Compared(row, UpdatedParameter(candidate, rules[0], groups, found) if rules[0] and found else None)
+    solutions: list[tuple[SolvedRule, UpdateCause]] = []
+    row = _row(
+        parameter, figures, _explained((reference, candidate), rules, figures, explainer, solutions), candidate_known
+    )
+    return _Compared(row, UpdatedParameter(candidate, rules[0], groups, solutions) if rules[0] and solutions else None)
 
 
 def _figures(
-    one: SteppedParameter, reference: ObservedSteps, candidate: ObservedSteps, rule: UpdateRule | None
+    parameter: SteppedParameter, reference: ObservedSteps, candidate: ObservedSteps, rule: UpdateRule | None
 ) -> UpdateFigures:
     """Hold both movements against each other, or the candidate's against the reference's rule for its own gradients.
 
     Nothing is judged where gradients are not the same, and no rule gives the reference's movements.
     """
-    if one.candidate_gradients is None:
+    if parameter.candidate_gradients is None:
         return measure_updates(reference, candidate, rule)
     if rule is None or worst_excess(reference, rule) > SOLVED_EXCESS:
         return UpdateFigures(0.0, 0.0, None, None, 0.0, 0, (0, 0))
@@ -147,18 +154,18 @@ def _rule(group: ParameterGroup | None, steps: int) -> UpdateRule | None:
 
 
 def _sides(
-    one: SteppedParameter, norms: tuple[Sequence[float], Sequence[float]]
+    parameter: SteppedParameter, norms: tuple[Sequence[float], Sequence[float]]
 ) -> tuple[ObservedSteps, ObservedSteps]:
     """Both sides, in the coarser dtype of the two where they keep values in unlike ones."""
-    gradients = gradient_steps(one.gradients, norms[0])
-    theirs = gradient_steps(one.candidate_gradients or one.gradients, norms[1])
-    dtypes = [one.reference_after[0].dtype, one.candidate_after[0].dtype]
+    gradients = gradient_steps(parameter.gradients, norms[0])
+    theirs = gradient_steps(parameter.candidate_gradients or parameter.gradients, norms[1])
+    dtypes = [parameter.reference_after[0].dtype, parameter.candidate_after[0].dtype]
     coarser = max(dtypes, key=lambda dtype: EPSILON[dtype.name]).name
-    own = [one.before, *one.reference_after[:-1]]
-    others = own if one.candidate_reset else [one.before, *one.candidate_after[:-1]]
-    reference = observed_steps(own, one.reference_after, gradients, coarser)
+    starts = [parameter.before, *parameter.reference_after[:-1]]
+    others = starts if parameter.candidate_reset else [parameter.before, *parameter.candidate_after[:-1]]
+    reference = observed_steps(starts, parameter.reference_after, gradients, coarser)
     before = [each.astype(dtypes[1], copy=False) for each in others]
-    return reference, observed_steps(before, one.candidate_after, theirs, coarser)
+    return reference, observed_steps(before, parameter.candidate_after, theirs, coarser)
 
 
 def _explained(
@@ -166,9 +173,9 @@ def _explained(
     rules: tuple[UpdateRule | None, UpdateRule | None],
     figures: UpdateFigures,
     explainer: Explainer,
-    found: list[tuple[SolvedRule, UpdateCause]],
+    solutions: list[tuple[SolvedRule, UpdateCause]],
 ) -> Explained:
-    """The state, the causes, and whether the reference's rule is its rule; rules that explain it go to `found`."""
+    """The state, the causes, and whether the reference's rule is its rule; rules that explain it go to `solutions`."""
     reference, candidate = sides
     known = None if rules[0] is None else worst_excess(reference, rules[0]) <= SOLVED_EXCESS
     if figures.difference == inf:
@@ -177,8 +184,8 @@ def _explained(
     if rules[0] is None or not known or candidate.still or reference.still:
         causes = _explained_by_ratio(reference, candidate, figures.difference)
         return "explained" if causes else "rule unknown", causes, known
-    found += explainer.explain(candidate, rules[0], rules[1])
-    return "explained" if found else "unexplained", [cause for _, cause in found], known
+    solutions += explainer.explain(candidate, rules[0], rules[1])
+    return "explained" if solutions else "unexplained", [cause for _, cause in solutions], known
 
 
 def _explained_by_ratio(reference: ObservedSteps, candidate: ObservedSteps, before: float) -> list[UpdateCause]:
@@ -205,12 +212,12 @@ def _explained_by_ratio(reference: ObservedSteps, candidate: ObservedSteps, befo
 
 
 def _row(
-    one: SteppedParameter, figures: UpdateFigures, explained: Explained, candidate_known: bool | None
+    parameter: SteppedParameter, figures: UpdateFigures, explained: Explained, candidate_known: bool | None
 ) -> ParameterUpdates:
     state, causes, known = explained
     return ParameterUpdates(
-        one.reference,
-        one.candidate,
+        parameter.reference,
+        parameter.candidate,
         state,
         figures.difference,
         figures.places,
@@ -226,21 +233,20 @@ def _row(
 
 
 def _findings(rows: Sequence[ParameterUpdates]) -> Iterator[UpdateFinding]:
-    """Parameters that differ, by state and causes."""
     groups: dict[object, list[ParameterUpdates]] = {}
     for row in rows:
         if row.state != "same":
-            groups.setdefault((row.state, tuple(one.changes for one in row.causes)), []).append(row)
+            groups.setdefault((row.state, tuple(cause.changes for cause in row.causes)), []).append(row)
     for members in sorted(groups.values(), key=len, reverse=True):
         first, tell = members[0], [row.steps_to_tell for row in members]
         yield UpdateFinding(
             first.state,
-            tuple(one.changes for one in first.causes),
+            tuple(cause.changes for cause in first.causes),
             all(row.causes and row.causes[0].confirmed for row in members),
             tuple(row.reference for row in members),
             tuple(row.candidate for row in members),
             max(row.difference for row in members),
-            None if None in tell else max(one for one in tell if one is not None),
+            None if None in tell else max(steps for steps in tell if steps is not None),
         )
 
 
@@ -294,14 +300,14 @@ def measure_updates(reference: ObservedSteps, candidate: ObservedSteps, rule: Up
     over, gaps, moved = np.zeros(count), np.zeros(count), np.zeros(count)
     places, drifted, unjudged, by_epsilon = 0.0, 0.0, 0, 0
     for start in range(0, size, BLOCK_ELEMENTS):
-        mine, theirs = (one.some(slice(start, start + BLOCK_ELEMENTS)) for one in (reference, candidate))
+        mine, theirs = (side.some(slice(start, start + BLOCK_ELEMENTS)) for side in (reference, candidate))
         block = _beyond(mine, theirs, rule)
         over, drifted = np.maximum(over, block.steps), max(drifted, block.drifted)
         unjudged, by_epsilon = unjudged + block.unjudged, by_epsilon + block.by_epsilon
         gap = _gaps(mine, theirs)
         gaps, moved = np.maximum(gaps, gap.max(axis=1)), np.maximum(moved, _finite(np.abs(mine.moved)).max(axis=1))
         places = max(places, float((gap / last_places(mine.before[0], mine.dtype)).max()))
-    ends = tuple(int((~np.isfinite(one.after[-1])).sum()) for one in (reference, candidate))
+    ends = tuple(int((~np.isfinite(side.after[-1])).sum()) for side in (reference, candidate))
     return UpdateFigures(
         max(float(over.max(initial=0.0)), drifted),
         places,
@@ -375,14 +381,14 @@ class UpdatedParameter:
 
 def share_causes(parameters: Sequence[UpdatedParameter]) -> list[Found]:
     """Return for each parameter what explains it and as many others as may be, in the order of `parameters`."""
-    unlike = [number for number, one in enumerate(parameters) if one.found]
-    shared: list[Found] = [[*one.found] for one in parameters]
+    unlike = [number for number, parameter in enumerate(parameters) if parameter.found]
+    shared: list[Found] = [[*parameter.found] for parameter in parameters]
     if not _worth_trying([shared[number] for number in unlike]):
         return shared
     trial = _Trial(parameters)
     left, tried = {*unlike}, _tried([shared[number] for number in unlike])
     while left and tried:
-        best = max(tried, key=lambda one: trial.weight(one, left))
+        best = max(tried, key=lambda rule: trial.weight(rule, left))
         members = sorted(number for number in left if trial.explains(best, number))
         if not members:
             break
@@ -410,12 +416,12 @@ def _alternatives(trial: _Trial, best: SolvedRule, members: Sequence[int], tried
     """For each member the best cause, and others that explain all members about as well, one of each kind."""
     kinds = {trial.codes(best, members[0])}
     kept = [best]
-    for one in tried:
-        codes = trial.codes(one, members[0])
-        if codes not in kinds and trial.is_alternative(one, best, members):
+    for rule in tried:
+        codes = trial.codes(rule, members[0])
+        if codes not in kinds and trial.is_alternative(rule, best, members):
             kinds.add(codes)
-            kept.append(one)
-    return [[(one, trial.cause(one, number)) for one in kept] for number in members]
+            kept.append(rule)
+    return [[(rule, trial.cause(rule, number)) for rule in kept] for number in members]
 
 
 def _key(solved: SolvedRule) -> tuple[object, ...]:
@@ -435,11 +441,10 @@ class _Trial:
         self._confirmed = [{_key(solved) for solved, cause in one.found if cause.confirmed} for one in parameters]
 
     def explains(self, solved: SolvedRule, number: int) -> bool:
-        """Tell whether a cause reproduces all steps of a parameter."""
         return self._holds_on_some(solved, number) and self._missed(solved, number) <= SOLVED_EXCESS
 
     def weight(self, solved: SolvedRule, left: set[int]) -> tuple[int, int, bool]:
-        """Of how many settings confirm it, how many it explains, and whether it leaves alone what is alike."""
+        """Rank a rule by the settings that confirm it, how many it explains, and whether it spares what is alike."""
         members = [number for number in left if self.explains(solved, number)]
         confirmed = sum(_key(solved) in self._confirmed[number] for number in members)
         return confirmed, len(members), self._leaves_alone(solved, members)
@@ -454,11 +459,9 @@ class _Trial:
         ) and self._leaves_alone(solved, members)
 
     def codes(self, solved: SolvedRule, number: int) -> tuple[str, ...]:
-        """What it changes of the parameter's rule."""
         return tuple(one.code for one in changes_of(self._of(solved, number), self._parameters[number].rule))
 
     def cause(self, solved: SolvedRule, number: int) -> UpdateCause:
-        """The cause for one parameter, with its figures."""
         own = self._parameters[number]
         changes = changes_of(self._of(solved, number), own.rule)
         confirmed = _key(solved) in self._confirmed[number]

@@ -51,7 +51,7 @@ from align.training.thresholds import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.training.step_result import FieldValue
 
 
@@ -131,7 +131,7 @@ class Explainer:
 
 
 def worst_excess(steps: ObservedSteps, rule: UpdateRule, reference: UpdateRule | None = None) -> float:
-    """By how many limits a rule fails to reproduce the steps, as rule_excess, of all elements block by block.
+    """Return by how many limits a rule misses the steps, as `rule_excess` does, block by block over all elements.
 
     With a `reference` the rule is a change of that, and has no more noise than its trial_caps.
     """
@@ -209,12 +209,12 @@ def _distinct(solved: Sequence[SolvedRule], reference: UpdateRule) -> list[Solve
 def _causes(
     steps: ObservedSteps, reference: UpdateRule, solved: Sequence[SolvedRule], before: float
 ) -> Iterator[tuple[SolvedRule, UpdateCause]]:
-    """Those that hold on all elements, and about as well as the best."""
-    measured = [(one, worst_excess(steps, one.rule, reference)) for one in solved]
+    """The solutions that hold on all elements, and about as well as the best."""
+    measured = [(solution, worst_excess(steps, solution.rule, reference)) for solution in solved]
     best = min((after for _, after in measured), default=0.0)
-    for one, after in measured:
-        if after <= SOLVED_EXCESS and (one.confirmed or after <= best + ALTERNATIVE_EXCESS):
-            yield one, UpdateCause(changes_of(one, reference), before, after, one.confirmed)
+    for solution, after in measured:
+        if after <= SOLVED_EXCESS and (solution.confirmed or after <= best + ALTERNATIVE_EXCESS):
+            yield solution, UpdateCause(changes_of(solution, reference), before, after, solution.confirmed)
 
 
 def changes_of(solved: SolvedRule, reference: UpdateRule) -> tuple[UpdateChange, ...]:
@@ -293,14 +293,14 @@ def _groups(mine: UpdateRule, theirs: UpdateRule) -> Iterator[tuple[str, ...]]:
             yield group
 
 
-def _alike(one: object, other: object) -> bool:
+def _alike(first: object, second: object) -> bool:
     """Settings that went through float32 come back so."""
-    if isinstance(one, tuple) and isinstance(other, tuple) and one and other:
-        length = max(len(one), len(other))
-        return all(map(_alike, _filled(one, length), _filled(other, length)))
-    if isinstance(one, float) and isinstance(other, float):
-        return abs(one - other) <= SAME_SETTING_SHARE * max(abs(one), abs(other))
-    return one == other
+    if isinstance(first, tuple) and isinstance(second, tuple) and first and second:
+        length = max(len(first), len(second))
+        return all(map(_alike, _filled(first, length), _filled(second, length)))
+    if isinstance(first, float) and isinstance(second, float):
+        return abs(first - second) <= SAME_SETTING_SHARE * max(abs(first), abs(second))
+    return first == second
 
 
 def _filled(values: tuple[Any, ...], length: int) -> tuple[Any, ...]:
@@ -553,11 +553,13 @@ def _switches(rule: UpdateRule) -> Iterator[RuleChange]:
 def _decay_switches(rule: UpdateRule) -> Iterator[RuleChange]:
     if rule.weight_decay:
         yield RuleChange("weight-decay", {"weight_decay": 0.0})
-        yield from (RuleChange(DECAY_CODES[one], {"decay_form": one}) for one in DECAY_FORMS if one != rule.decay_form)
+        yield from (
+            RuleChange(DECAY_CODES[form], {"decay_form": form}) for form in DECAY_FORMS if form != rule.decay_form
+        )
         yield RuleChange("weight-decay", {}, (Unknown("weight_decay", (rule.weight_decay, 1e-4, 1e-2, 1.0)),))
     else:
         amount = Unknown("weight_decay", (1e-4, 1e-2, 1.0))
-        yield from (RuleChange("weight-decay", {"decay_form": one}, (amount,)) for one in DECAY_FORMS)
+        yield from (RuleChange("weight-decay", {"decay_form": form}, (amount,)) for form in DECAY_FORMS)
 
 
 def _rates(rule: UpdateRule, steps: int) -> Iterator[RuleChange]:
@@ -603,7 +605,6 @@ def _momentum_numbers(rule: UpdateRule) -> Iterator[RuleChange]:
 
 
 def _scales(rule: UpdateRule, norms: Sequence[float], sizes: Sequence[float]) -> Iterator[RuleChange]:
-    """The gradient times a number, or clipped."""
     around = tuple(abs(rule.gradient_scale) * factor for factor in (1.0, 1e-3, 1e3))
     yield RuleChange("gradient-scale", {}, (Unknown("gradient_scale", around),))
     yield RuleChange("clip-norm", {}, (Unknown("clip_norm", tuple(norms[0] * part for part in (0.5, 0.1))),))

@@ -1,32 +1,35 @@
-"""A side that can be trained: a model with its loss and optimizer, and the adapter that takes a step of it."""
+"""A side that can be trained, opened, watched for a step, and held: a model with its loss, optimizer and adapter."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from types import CodeType, FunctionType, MethodType, NoneType
+from types import CellType, CodeType, FunctionType, MethodType, NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.dtypes import is_numeric, numpy_dtype
-from align.core.training import StepTaker, Trainer, Training
+from align.core.parameters import EPSILON, is_numeric, numpy_dtype
+from align.core.training import ModelFreezer, StepTaker, Trainer, Training
 from align.core.verdicts import Finding
 from align.errors import CannotRunError, InputsError, SideError
 from align.models.inputs import as_array, kind_of, named_values, read_batches, refuse_empty
 from align.models.live_calls import inside, leaves
+from align.models.loop_watcher import layers_recomputed
 from align.models.open_side import Side, build_side, refuse_shared
 from align.models.user_code import load_function
 from align.training.thresholds import KEPT_VALUES
 from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from align.core.dtypes import Array
-    from align.core.protocols import Batch
+    from align.core.parameters import Array
+    from align.core.protocols import Batch, Model
+    from align.core.traces import Capture, CaptureSink
     from align.core.training import BatchParts, StepSink
     from align.models.inputs import InputsSource
 
@@ -54,9 +57,9 @@ def open_training(given: str | Training, *, from_start: bool = True) -> Training
     Each taking of steps begins `from_start`: what a step of the user's own keeps between its calls is put back.
     Raises SideError for a function that returns something else, CannotRunError for a framework that cannot train.
     """
-    made = load_function(given)() if isinstance(given, str) else given
-    label = given if isinstance(given, str) else type(getattr(made, "model", made)).__name__
-    training = _training(label, made)
+    source = load_function(given)() if isinstance(given, str) else given
+    label = given if isinstance(given, str) else type(getattr(source, "model", source)).__name__
+    training = _training(label, source)
     side = build_side(training.model)
     if not isinstance(side.reader, Trainer):
         raise CannotRunError.of("training_error.not_trained", framework=side.reader.name)
@@ -83,7 +86,7 @@ def batch_findings(side: TrainingSide, batch: Batch) -> tuple[Finding, ...]:
         raise InputsError(say("model_error.of_side", label=side.label, fault=error.message), error.hint) from error
     inputs = [_taken_as(name, parts.taken_as) for name in parts.by_position]
     targets = [_taken_as(name, parts.guessed) for name in parts.guessed]
-    told = {
+    notes = {
         ("inputs-by-position", "by_position"): inputs,
         ("targets-by-position", "loss_by_position"): targets,
         ("outputs-one-by-one", "outputs_one_by_one"): parts.outputs,
@@ -96,7 +99,7 @@ def batch_findings(side: TrainingSide, batch: Batch) -> tuple[Finding, ...]:
             side.label,
             sentence(f"batch_finding.{key}", count=len(names), names=[*names]),
         )
-        for (code, key), names in told.items()
+        for (code, key), names in notes.items()
         if names
     )
 
@@ -118,14 +121,14 @@ def _known_optimizers(label: str, training: Training, reader: Trainer) -> Any:
     return None
 
 
-def _training(label: str, made: Any) -> Training:
-    if isinstance(made, Training):
-        return made
-    if isinstance(made, dict) and "model" in made and made.keys() <= set(_PARTS):
-        return Training(**made)
-    if isinstance(made, tuple) and 1 < len(made) <= len(_PARTS):
-        return Training(*made)
-    error = SideError(label, say("training_reason.no_training", kind=type(made).__name__))
+def _training(label: str, returned: Any) -> Training:
+    if isinstance(returned, Training):
+        return returned
+    if isinstance(returned, dict) and "model" in returned and returned.keys() <= set(_PARTS):
+        return Training(**returned)
+    if isinstance(returned, tuple) and 1 < len(returned) <= len(_PARTS):
+        return Training(*returned)
+    error = SideError(label, say("training_reason.no_training", kind=type(returned).__name__))
     error.hint = say("training_reason.what_to_return")
     raise error
 
@@ -162,7 +165,7 @@ class StepsFromStart:
             )
 
     def split_batch(self, training: Training, batch: Batch) -> BatchParts:
-        """As the taker does; see StepTaker."""
+        """Split a batch as the taker does; see StepTaker."""
         return self.taker.split_batch(training, batch)
 
 
@@ -174,8 +177,8 @@ def kept_put_back(*keepers: object) -> Iterator[None]:
     the user's own modules and optimizers, as one that counts its calls, plain numbers and texts are put back.
     """
     kept = _Kept()
-    for keeper in keepers:
-        kept.visit(keeper)
+    for one in keepers:
+        kept.visit(one)
     try:
         yield
     finally:
@@ -193,7 +196,6 @@ class _Kept:
     seen: dict[int, Any] = field(default_factory=dict)  # it keeps them alive: no other object gets the id of one
 
     def visit(self, value: Any) -> None:
-        """Note what a value holds, and what that holds."""
         if id(value) not in self.seen and len(self.seen) < KEPT_VALUES:
             self.seen[id(value)] = value
             for inner in self._inner(value):
@@ -211,7 +213,8 @@ class _Kept:
         return self._of_object(value)
 
     def _of_function(self, function: FunctionType) -> Iterable[Any]:
-        cells = [(cell, cell.cell_contents) for cell in function.__closure__ or () if _is_filled(cell)]
+        filled = [cell for cell in function.__closure__ or () if cell != CellType()]
+        cells = [(cell, cell.cell_contents) for cell in filled]
         everything = function.__globals__
         own = {name: everything[name] for name in _names_in(function.__code__) if name in everything}
         self.cells += cells
@@ -236,15 +239,14 @@ class _Kept:
             return ()
         if _FRAMEWORKS.isdisjoint(roots):
             return attributes, vars(type(value)).get("__call__")
-        plain = {name: own for name, own in attributes.items() if isinstance(own, _PLAIN_KEPT)}
-        hidden = [name for name, own in plain.items() if name.startswith("_") and type(own) not in (int, float)]
-        self.named.append((attributes, {name: own for name, own in plain.items() if name not in hidden}))
-        lists = [own for own in attributes.values() if isinstance(own, list) and len(own) <= KEPT_VALUES]
-        self.lists += [(own, [*own]) for own in lists if all(isinstance(one, _PLAIN_KEPT) for one in own)]
+        plain = {name: entry for name, entry in attributes.items() if isinstance(entry, _PLAIN_KEPT)}
+        hidden = [name for name, entry in plain.items() if name.startswith("_") and type(entry) not in (int, float)]
+        self.named.append((attributes, {name: entry for name, entry in plain.items() if name not in hidden}))
+        lists = [entry for entry in attributes.values() if isinstance(entry, list) and len(entry) <= KEPT_VALUES]
+        self.lists += [(entry, [*entry]) for entry in lists if all(isinstance(one, _PLAIN_KEPT) for one in entry)]
         return ()
 
     def put_back(self) -> None:
-        """Give everything that was found what it held."""
         for cell, content in self.cells:
             cell.cell_contents = content
         for everything, own in self.named:
@@ -255,14 +257,6 @@ class _Kept:
             table.update(entries)
         for values, before in self.lists:
             values[:] = before
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 - to ask is the only way
-    except ValueError:
-        return False
-    return True
 
 
 def _names_in(code: CodeType) -> set[str]:
@@ -297,10 +291,16 @@ def read_training_batches(source: InputsSource) -> tuple[dict[str, Any], ...]:
 
 def _checked(source: object, made: Any) -> dict[str, Any]:
     batch = {name: _value(value) for name, value in named_values(source, made).items()}
-    found = dict(leaves(batch))
-    if unlike := [f"{name} ({kind_of(one)})" for name, one in found.items() if not _is_taken(one)]:
+    values = dict(leaves(batch))
+    arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    refused = {
+        name: value for name, value in values.items() if name not in arrays and not isinstance(value, _PLAIN_IN_BATCH)
+    }
+    refused |= {name: value for name, value in arrays.items() if not is_numeric(value.dtype.name)}
+    if refused:
+        unlike = [f"{name} ({kind_of(value)})" for name, value in values.items() if name in refused]
         raise InputsError.of("inputs_fault.unknown_values", unlike=unlike)
-    refuse_empty(source, {name: one for name, one in found.items() if isinstance(one, np.ndarray)})
+    refuse_empty(source, arrays)
     return batch
 
 
@@ -311,7 +311,9 @@ def _value(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        whole = as_array(value) if all(_is_number(one) for one in _items(value)) else None
+        whole = (
+            as_array(value) if all(isinstance(one, (bool, int, float, np.generic)) for one in _items(value)) else None
+        )
         if whole is not None and not whole.dtype.hasobject:
             return _native(whole)
         return value if hasattr(value, "_fields") else type(value)(_value(item) for item in value)
@@ -320,7 +322,6 @@ def _value(value: Any) -> Any:
 
 
 def _items(value: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
-    """The items of lists in lists."""
     for item in value:
         if isinstance(item, (list, tuple)):
             yield from _items(item)
@@ -328,16 +329,8 @@ def _items(value: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
             yield item
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (bool, int, float, np.generic))
-
-
 def _native(array: Array) -> Array:
     return array.astype(numpy_dtype(array.dtype.name), copy=False) if is_numeric(array.dtype.name) else array
-
-
-def _is_taken(leaf: Any) -> bool:
-    return is_numeric(leaf.dtype.name) if isinstance(leaf, np.ndarray) else isinstance(leaf, _PLAIN_IN_BATCH)
 
 
 def taken_apart(batches: Sequence[Batch]) -> tuple[list[dict[str, Array]], list[Any]]:
@@ -354,7 +347,6 @@ class _Apart:
         self.arrays: dict[str, Array] = {}
 
     def form(self, value: Any, name: str) -> Any:
-        """What a value is but for its arrays."""
         if isinstance(value, np.ndarray):
             while name in self.arrays:
                 name += "'"
@@ -388,3 +380,267 @@ def _made(form: Mapping[str, Any], arrays: Mapping[str, Array]) -> Any:
         items = [_made(item, arrays) for item in content]
         return items if kind == "list" else tuple(items)
     return float(content) if kind == "float" else content
+
+
+# One training step of a side, summed up: what it did to each parameter and buffer.
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterStep:
+    """What one step did to a parameter, in figures of all its elements.
+
+    `gradient` is the largest absolute value of the gradient that the optimizers, or whoever asked, saw; None where the
+    framework gave none. `moved` is the largest change, `units` the same in units in the last place of each element.
+    `zero_share` is the share of elements whose gradient is exactly zero. `holders` counts the parameter's places in the
+    groups of all optimizers, and `rate` is that of the first one, None if there is none or it is a schedule's.
+    """
+
+    gradient: float | None
+    zero_share: float
+    moved: float
+    units: float
+    holders: int
+    rate: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingStep:
+    """What was seen of one step: the loss, None if a step of the user's own does not return it.
+
+    `parameters` are by name, `buffers` the largest change of each; `called` are the paths of modules that ran,
+    `updates` is how often an optimizer was called. `outputs` are what the model returned, by call and name, if they
+    were asked for.
+    """
+
+    loss: float | None
+    parameters: Mapping[str, ParameterStep]
+    buffers: Mapping[str, float]
+    called: frozenset[str]
+    updates: int
+    outputs: Mapping[tuple[int, str], Array] = field(default_factory=dict)
+
+
+def watch_step(
+    opened: TrainingSide,
+    batch: Batch,
+    *,
+    moved: Mapping[str, Array] | None = None,
+    loss_scale: float = 1.0,
+    outputs: bool = False,
+) -> TrainingStep:
+    """Take one step, with other values of some parameters if they are `moved`; the side is left as it was.
+
+    With `outputs`, what the model returns is kept.
+    """
+    reader, model = opened.side.reader, opened.side.model
+    parameters = [one.name for one in reader.read_parameters(model, opened.label).parameters if not one.buffer]
+    sink = (_SummaryWithOutputs if outputs else _Summary)(reader.read_values(model), moved or {}, parameters)
+    with layers_recomputed():
+        opened.trainer.take_steps(opened.training, (batch,), sink, loss_scale=loss_scale)
+    return sink.summary()
+
+
+class StepUnseen:
+    """A StepSink that changes nothing and keeps nothing; others are made of it, and say what they look at."""
+
+    functions: CaptureSink | None = None
+
+    @property
+    def layers(self) -> bool:
+        """Layers are not seen."""
+        return False
+
+    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Array] | None:  # noqa: ARG002
+        """Let a call have its inputs."""
+        return None
+
+    def add(self, capture: Capture, value: Array) -> None:
+        """Nothing is kept."""
+
+    def instead(self, capture: Capture, value: Array) -> Array | None:  # noqa: ARG002
+        """Nothing gives way."""
+        return None
+
+    def awaited(self, capture: Capture) -> None:
+        """Nothing is awaited."""
+
+    def arrived(self, capture: Capture, gradient: Array) -> None:
+        """Nothing is kept."""
+
+    def sent_back(self, capture: Capture) -> Array | None:  # noqa: ARG002
+        """Nothing gives way."""
+        return None
+
+    def begin(self, step: int, held: Sequence[tuple[str, float | None]]) -> Mapping[str, Array]:  # noqa: ARG002
+        """Start from the side's own values."""
+        return {}
+
+    def computed(self, name: str, gradient: Array) -> None:
+        """Nothing is kept."""
+
+    def rated(self, held: Sequence[tuple[str, float | None]]) -> None:
+        """Nothing is kept."""
+
+    def update(self, gradients: Mapping[str, Array | None]) -> Mapping[str, Array]:  # noqa: ARG002
+        """Let the optimizer have them."""
+        return {}
+
+    def updated(self, held: Collection[str], values: Iterable[tuple[str, Array]]) -> Mapping[str, Array]:  # noqa: ARG002
+        """Let the side have what its optimizer made."""
+        return {}
+
+    def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:
+        """Nothing is kept."""
+
+
+class _Summary(StepUnseen):
+    """A StepSink that keeps the last gradient of each parameter, and what moved from `before`."""
+
+    def __init__(self, before: Mapping[str, Array], moved: Mapping[str, Array], parameters: Sequence[str]) -> None:
+        self._before, self._moved, self._names = {**before, **moved}, moved, frozenset(parameters)
+        self._held: list[tuple[str, float | None]] = []
+        self._computed: dict[str, Array] = {}
+        self._given: dict[str, Array | None] = {}
+        self._parameters: dict[str, ParameterStep] = {}
+        self._buffers: dict[str, float] = {}
+        self._called: set[str] = set()
+        self._updates = 0
+        self._loss: float | None = None
+        self._outputs: dict[tuple[int, str], Array] = {}
+
+    def begin(self, step: int, held: Sequence[tuple[str, float | None]]) -> Mapping[str, Array]:  # noqa: ARG002
+        self._held = [*held]
+        return self._moved
+
+    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:  # noqa: ARG002
+        self._called.add(module)
+
+    def computed(self, name: str, gradient: Array) -> None:
+        self._computed[name] = self._computed[name] + gradient if name in self._computed else np.array(gradient)
+
+    def update(self, gradients: Mapping[str, Array | None]) -> Mapping[str, Array]:
+        self._updates += 1
+        self._given |= {name: None if value is None else np.array(value) for name, value in gradients.items()}
+        return {}
+
+    def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:  # noqa: ARG002
+        self._loss = loss
+        holders, rates = Counter(name for name, _ in self._held), dict(reversed(self._held))
+        for name, after in values:
+            before = self._before.get(name)
+            if before is not None and name in self._names:
+                gradient = self._given.get(name, self._computed.get(name))
+                self._parameters[name] = parameter_step(before, after, gradient, holders[name], rates.get(name))
+            elif before is not None:
+                self._buffers[name] = _change(before, after)
+
+    def summary(self) -> TrainingStep:
+        called = frozenset(self._called)
+        return TrainingStep(self._loss, self._parameters, self._buffers, called, self._updates, self._outputs)
+
+
+class _SummaryWithOutputs(_Summary):
+    def returned(self, call: int, name: str, value: Array) -> None:
+        self._outputs[call, name] = np.array(value)
+
+
+def _change(before: Array, after: Array) -> float:
+    """The largest change of a buffer; infinite where its shape changed."""
+    if before.shape != after.shape:
+        return np.inf
+    return float(np.abs(after.astype(np.float64) - before.astype(np.float64)).max(initial=0.0))
+
+
+def parameter_step(
+    before: Array, after: Array, gradient: Array | None, holders: int, rate: float | None
+) -> ParameterStep:
+    """Sum up what a step did: values before and after, and the gradient, all of one shape."""
+    old = before.astype(np.float64)
+    change = np.abs(after.astype(np.float64) - old)
+    last_place = np.ldexp(EPSILON.get(before.dtype.name, 1.0), np.frexp(old)[1] - 1)
+    largest = None if gradient is None else float(np.abs(gradient.astype(np.float64)).max(initial=0.0))
+    zeros = float(np.mean(gradient == 0)) if gradient is not None and gradient.size else 0.0
+    units = float((change / last_place).max(initial=0.0))
+    return ParameterStep(largest, zeros, float(change.max(initial=0.0)), units, holders, rate)
+
+
+# BatchNorm held at its running statistics and dropout switched off, in training mode too.
+
+_MISSING = object()
+
+
+@dataclass
+class Frozen:
+    """What was frozen; as a context manager it is undone at the end.
+
+    `batchnorm` and `dropout` are the paths of the layers, "" for the model itself.
+    """
+
+    batchnorm: tuple[str, ...]
+    dropout: tuple[str, ...]
+    _before: list[tuple[Any, str, Any]] = field(default_factory=list, repr=False)
+
+    def undo(self) -> None:
+        """Give all layers back what they had."""
+        while self._before:
+            module, name, value = self._before.pop()
+            if value is _MISSING:
+                delattr(module, name)
+            else:
+                setattr(module, name, value)
+
+    def __enter__(self) -> Frozen:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.undo()
+
+
+def freeze(model: Model, *, batchnorm: bool = True, dropout: bool = True) -> Frozen:
+    """Hold BatchNorm at its running statistics, which stay as they are, and switch dropout off, in place.
+
+    It lasts through `model.train()` and `set_train()`, until `undo()` or the end of a `with` block. Scales and shifts
+    of BatchNorm are trained as before. Dropout that code calls with a share of its own, without an attribute of the
+    module, is not reached: `Frozen.dropout` lists the layers that were. Raises CannotRunError for a model of a
+    framework that has no such layers.
+
+    >>> from align.models.frameworks.arrays import ArrayModel
+    >>> freeze(ArrayModel(()))  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    align.errors.CannotRunError: arrays models have no layers to freeze
+    """
+    reader = _freezer(model)
+    norms = [*reader.batch_norms(model)] if batchnorm else []
+    drops = [*reader.dropouts(model)] if dropout else []
+    return _held(norms, drops)
+
+
+def hold_dropout(model: Model, *, but: Collection[str] = ()) -> Frozen:
+    """Switch dropout off as `freeze` does, but in the layers at these paths."""
+    return _held([], [one for one in _freezer(model).dropouts(model) if one[0] not in but])
+
+
+def _freezer(model: Model) -> ModelFreezer:
+    reader = build_side(model).reader
+    if not isinstance(reader, ModelFreezer):
+        raise CannotRunError.of("training_error.no_layers_to_freeze", framework=reader.name)
+    return reader
+
+
+def _held(
+    norms: Sequence[tuple[str, Model, dict[str, Any]]], drops: Sequence[tuple[str, Model, dict[str, Any]]]
+) -> Frozen:
+    frozen = Frozen(tuple(path for path, _, _ in norms), tuple(path for path, _, _ in drops))
+    for _, module, attributes in (*norms, *drops):
+        for name, value in attributes.items():
+            frozen._before.append((module, name, vars(module).get(name, _MISSING)))  # noqa: SLF001 - its own
+            setattr(module, name, value)
+    return frozen
+
+
+@contextmanager
+def without_dropout(opened: TrainingSide) -> Iterator[tuple[Finding, ...]]:
+    """Switch dropout off in the model of a side while the block runs; a finding says of how many layers."""
+    with hold_dropout(opened.training.model) as held:
+        message = sentence("dropout_finding.off", count=len(held.dropout))
+        yield (Finding("dropout-off", "note", opened.label, message),) if held.dropout else ()

@@ -20,18 +20,17 @@ from align.core.name_map import SIDES
 from align.core.training import DropoutCall, DropoutReader
 from align.core.verdicts import Finding
 from align.models.loop_watcher import layers_recomputed
-from align.models.restore_state import other_seed
 from align.models.source_lines import made_at
+from align.models.user_code import other_seed
+from align.training.open_training import StepUnseen, hold_dropout, watch_step
 from align.training.step_result import StepCulprit
 from align.training.thresholds import DROP_SHARE_DIGITS, OWN_SEED, SAME_NAMES_SHARE, STEP_ROUNDING_SHARE
-from align.training.watch_step import StepUnseen, hold_dropout, watch_step
 from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
-    from align.core.dtypes import Array
-    from align.core.parameters import Shape
+    from align.core.parameters import Array, Shape
     from align.core.protocols import Batch
     from align.core.training import DropoutLayer
     from align.training.open_training import TrainingSide
@@ -197,12 +196,15 @@ class DropoutReplay:
     def _paired_as(self, layers: Sequence[ComparedLayer]) -> bool:
         """Let masks follow the calls as parameters and places pair them, the rest by their order, if that differs."""
         mine, theirs = ({pair[side].path: pair[side] for pair in self._replayed} for side in (0, 1))
-        found = {one.candidate: one.reference for one in layers if one.candidate in theirs and one.reference in mine}
-        if not len(mine) == len(theirs) == len(self._replayed) or len({*found.values()}) < len(found):
+        partners = {one.candidate: one.reference for one in layers if one.candidate in theirs and one.reference in mine}
+        if not len(mine) == len(theirs) == len(self._replayed) or len({*partners.values()}) < len(partners):
             return False  # a layer that is called several times
-        left = [path for path in theirs if path not in found], [path for path in mine if path not in found.values()]
-        found |= dict(zip(*left, strict=True))
-        pairs = tuple((mine[found[path]], call) for path, call in theirs.items())
+        left = (
+            [path for path in theirs if path not in partners],
+            [path for path in mine if path not in partners.values()],
+        )
+        partners |= dict(zip(*left, strict=True))
+        pairs = tuple((mine[partners[path]], call) for path, call in theirs.items())
         if {*pairs} == {*self._replayed} or any(a.shape != b.shape for a, b in pairs):
             return False
         self._masks.close()
@@ -246,16 +248,15 @@ def _list_calls(side: DroppingSide, batch: Batch) -> None:
 
 
 def _unfit(paired: PairedDropout, sides: tuple[DroppingSide, DroppingSide]) -> str:
-    """Which calls have no partner of their shape."""
-    sided = [(role, one) for role, calls in zip(SIDES, paired.alone, strict=True) for one in calls]
+    sided = [(role, call) for role, calls in zip(SIDES, paired.alone, strict=True) for call in calls]
     if sided:
-        alone = [sentence("dropout_finding.call_of", call=_shown(one), side=role) for role, one in sided]
+        alone = [sentence("dropout_finding.call_of", call=_shown(call), side=role) for role, call in sided]
         return sentence("dropout_finding.alone", calls=alone)
     unlike = [(_shown(a), _shown(b)) for a, b in paired.pairs if a.shape != b.shape]
     if unlike:
-        pairs = [sentence("dropout_finding.pair", one=one, other=other) for one, other in unlike]
+        pairs = [sentence("dropout_finding.pair", one=first, other=second) for first, second in unlike]
         return sentence("dropout_finding.unlike_shapes", pairs=pairs)
-    counts = [sum(bool(one.share) for run in side.listed.kinds for one in run) for side in sides]
+    counts = [sum(bool(call.share) for run in side.listed.kinds for call in run) for side in sides]
     return sentence("dropout_finding.unlike_counts", **dict(zip(SIDES, counts, strict=True)))
 
 
@@ -330,13 +331,13 @@ def _word(value: float | str) -> str:
 def _alone(calls: Iterable[DropoutCall], has: DroppingSide, lacks: DroppingSide, batch: Batch) -> Iterator[DropoutCall]:
     """Yield the calls of one side whose share the other surely does not drop in code."""
     known: dict[float, bool] = {}
-    for one in calls:
-        share = round(one.share, DROP_SHARE_DIGITS)
+    for call in calls:
+        share = round(call.share, DROP_SHARE_DIGITS)
         if share not in known:
             suspects = lacks.suspects(share, has)
             known[share] = bool(suspects) and _draws(lacks.opened, suspects, batch)
         if not known[share]:
-            yield one
+            yield call
 
 
 def _missing(call: DropoutCall, sides: Sides, lacking: int) -> StepCulprit:
@@ -387,11 +388,14 @@ class PairedDropout:
 def pair_dropout(reference: ListedCalls, candidate: ListedCalls) -> PairedDropout:
     """Pair the calls of both sides, run by run."""
     runs = reference.kinds, candidate.kinds
-    found = [pair_runs(mine, theirs) for mine, theirs in zip(*runs, strict=False)]
+    paired_runs = [pair_runs(mine, theirs) for mine, theirs in zip(*runs, strict=False)]
     return PairedDropout(
-        tuple(pair for one in found for pair in one.pairs),
-        (tuple(call for one in found for call in one.alone[0]), tuple(call for one in found for call in one.alone[1])),
-        len(runs[0]) == len(runs[1]) and all(one.clear for one in found),
+        tuple(pair for run in paired_runs for pair in run.pairs),
+        (
+            tuple(call for run in paired_runs for call in run.alone[0]),
+            tuple(call for run in paired_runs for call in run.alone[1]),
+        ),
+        len(runs[0]) == len(runs[1]) and all(run.clear for run in paired_runs),
     )
 
 

@@ -1,4 +1,4 @@
-"""Training steps of both sides compared, as a value; `align.core.json_data` gives its JSON form."""
+"""Training steps of both sides compared, as a value; `align.core.verdicts` gives its JSON form."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from align.core.verdicts import ShownResult
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.protocols import ParameterGroup
     from align.core.traces import Limit, Measurement
     from align.core.verdicts import Finding, Verdict

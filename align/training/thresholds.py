@@ -393,3 +393,40 @@ Choice: Adam divides by the gradient's own size, so that small elements move by 
 SAME_STOPPED_DISTANCE: Final = 1e-4
 """Tensors that both sides stop are the same if they are so near, over their size, with their elements in order.
 Choice: as tensors in another layout; above the rounding of float32, far below two unrelated tensors."""
+
+# ranks
+
+RANK_ROUNDING: Final = 64
+"""Gradients of two ranks are equal up to so many roundings of their largest value.
+Choice: an all-reduce adds a few ranks in another order on each of them, or not."""
+
+NEAR_FACTOR: Final = 1e-3
+"""The optimizers' gradient is the mean of the ranks' if its factor over it is so near to 1.
+Choice: float16 sums err by less; two ranks' sum is 2."""
+
+# samples
+
+LEAST_SAMPLE_SHARE: Final = 1e-4
+"""A sample's gradient differs if it is off by this share of what the samples of the batch have there on average.
+Choice: of a sample that is learned, little but rounding is left; frameworks' softmax rounds single values by 5e-5."""
+
+ELEMENTS_OF_GRADIENTS: Final = 8192
+"""Of so many elements of all gradients it is told how much each sample counts in the gradient of the batch.
+Choice: far more than a batch has samples; a thousand samples take 64 MB."""
+
+LEAST_SAMPLE_INDEPENDENCE: Final = 1e-3
+"""How much each sample counts is told where the smallest singular value of their gradients is so far from the largest.
+It is not told of a sample whose gradient is smaller than this share of the largest one.
+Choice: float32 leaves 1e-6 in a gradient, and so 1e-3 in what is told."""
+
+MIXED_SAMPLES_SHARE: Final = 1e-3
+"""A batch's gradient is a sum of those of its samples if no more than this is left of it.
+Choice: float32 leaves 1e-6, another order of sums in deep nets 1e-5; samples that meet in a loss leave 1e-1."""
+
+SAMPLE_WEIGHT_TOLERANCE: Final = 1e-2
+"""Two samples count alike if their factors are so near, as shares.
+Choice: ten times what LEAST_SAMPLE_INDEPENDENCE leaves; a sample that is left out is off by all of it."""
+
+SAMPLES_IN_VERDICT: Final = 10
+"""So many samples that differ are named in the verdict; the result lists all.
+Choice: a line of a terminal."""

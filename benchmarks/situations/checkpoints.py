@@ -17,9 +17,8 @@ import numpy as np
 import torch
 
 import align
-from align.core.checkpoints import StoredTensor
-from align.core.dtypes import dtype_name
-from align.core.registry import checkpoint_formats
+from align.core.load_code import checkpoint_formats
+from align.core.parameters import StoredTensor, dtype_name
 
 from ._situation import ALIGNED, REFUSED, WRONG
 

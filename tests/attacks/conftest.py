@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from align.checkpoints.onnx_tensors import ProtobufScan
+from align.checkpoints.protobuf import ProtobufScan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

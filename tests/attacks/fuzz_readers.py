@@ -14,6 +14,7 @@ import io
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,9 @@ LIMITS = ("-timeout=20", "-rss_limit_mb=2048", "-max_len=8192", "-print_final_st
 LAST_LINES = 40
 OF_SUMS = ("check", "checked", "tensors", "beside", "later", "files")  # of a manifest: sums of lines and files
 BYTES_OF_TENSORS = 1 << 16  # more than the small trace has
+DATA = Path(__file__).parents[1] / "checkpoints" / "data"
+FOLDERS = {"torch-distributed": "fsdp", "deepspeed 2": "zero2/global_step1", "deepspeed 3": "zero3/global_step1"}
+FOLDERS |= {"megatron": "megatron_dense/iter_0000003", "mindspore": "mindspore_ranks"}
 MOST_READ = 64 << 20  # of a view that repeats its elements
 
 
@@ -51,6 +55,7 @@ class Target:
                 (folder / name).parent.mkdir(exist_ok=True)
                 (folder / name).write_bytes(content)
         path = folder / self.name
+        path.parent.mkdir(exist_ok=True)
         path.write_bytes(self.wrap(data))
         return path
 
@@ -80,14 +85,33 @@ def check_reader(path: Path) -> None:
         check_tensor(tensor)
 
 
+def check_state(path: Path) -> None:
+    """Read all that a file of torch's holds, and plan to carry the state in it; nothing is written."""
+    from align.convert.convert_checkpoint import convert_checkpoint
+    from align.convert.optimizer_state import read_tree
+    from align.core.parameters import StoredTensor
+    from align.errors import AlignError
+
+    with contextlib.suppress(AlignError):
+        waiting, seen = [read_tree(path)], set()
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, StoredTensor):
+                check_tensor(value)
+            elif isinstance(value, (dict, list)) and id(value) not in seen:
+                seen.add(id(value))
+                waiting += value.values() if isinstance(value, dict) else value
+    with contextlib.suppress(AlignError):
+        convert_checkpoint(path, path.with_name("out.ckpt"), with_state=True, state_for="nn.Adam", dry_run=True)
+
+
 def check_dump(path: Path) -> None:
     """Show a dump of another tool, load its tensors and compare it with itself; as `check_reader`."""
     from align.core.json_data import to_json_data
     from align.errors import AlignError
     from align.forward.compare_trace_folders import compare_trace_folders
     from align.report.show_result import blocks_as_text, result_blocks
-    from align.traces.dumped_side import read_dump
-    from align.traces.export_trace import show_dump
+    from align.traces.dumped_side import read_dump, show_dump
 
     try:
         for one in read_dump(path).tensors:
@@ -168,8 +192,8 @@ def written_targets() -> dict[str, Target]:
     """Files of every format that can be written without a framework, and the insides of some."""
     import numpy as np
 
-    from align.core.checkpoints import StoredTensor
-    from align.core.registry import checkpoint_formats
+    from align.core.load_code import checkpoint_formats
+    from align.core.parameters import StoredTensor
 
     values = {"a.w": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.array(7), "c": np.zeros((0, 2), np.float16)}
     tensors = [StoredTensor(name, v.shape, v.dtype.name, lambda v=v: v) for name, v in values.items()]
@@ -187,14 +211,75 @@ def written_targets() -> dict[str, Target]:
     packed = io.BytesIO()
     np.savez_compressed(packed, **values, text=np.array("words"), columns=np.asfortranarray(np.ones((2, 3))))
     targets["npz"] = Target((*targets["npz"].seeds, packed.getvalue()))
-    return targets | insides(targets)
+    pickled = io.BytesIO()
+    np.save(pickled, np.array({"model": values, "epoch": 1}))
+    paddle = {"fc.weight": ("linear_0.w_0", values["a.w"]), "StructuredToParameterName@@": {}}
+    dumps = [pickle.dumps({**values, **paddle, "half": values["a.w"].T}, protocol) for protocol in (2, 4, 5)]
+    targets["pickled-arrays"] = Target((pickled.getvalue(), *dumps))
+    return targets | insides(targets) | {"torch, the state of a training": state_target()}
+
+
+def state_target() -> Target:
+    """The pickle of a file that holds weights with the state of their optimizer, as three trainers nest it."""
+    import numpy as np
+
+    from align.checkpoints.formats.torch import TORCH_ZIP
+    from align.core.parameters import StoredTensor
+
+    value = np.ones((2, 3), np.float32)
+    weight, bias = (StoredTensor(name, one.shape, "float32", lambda one=one: one) for name, one in
+                    (("fc.weight", value), ("fc.bias", value[:, 0])))  # fmt: skip
+    kept = {number: {"step": 3, "exp_avg": one, "exp_avg_sq": one} for number, one in enumerate((weight, bias))}
+    group = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0, "amsgrad": False, "params": [0, 1]}
+    saved, weights = {"state": kept, "param_groups": [group]}, {"fc.weight": weight, "fc.bias": bias}
+    trees = (
+        {"model": weights, "optimizer": saved, "scheduler": {"last_epoch": 3, "_step_count": 4}, "epoch": 1},
+        {"state_dict": weights, "optimizer_states": [saved], "global_step": 3},
+        {
+            "state_dict": weights,
+            "optimizer": saved,
+            "meta": {"iter": 3},
+            "scaler": {"scale": 2.0, "_growth_tracker": 0},
+        },
+    )
+    written = []
+    for tree in trees:
+        stream = io.BytesIO()
+        TORCH_ZIP.write_tree(stream, tree)
+        written.append(unzipped(stream.getvalue()))
+    (name,) = (one for one in written[0] if one.endswith("data.pkl"))
+    seeds = tuple(records[name] for records in written)
+    return Target(seeds, lambda data: zipped(written[0] | {name: data}), name="file.pth", checked=check_state)
+
+
+def folder_targets() -> dict[str, Target]:
+    """One file of a folder that ranks of a training wrote, the others as they are."""
+    found: dict[str, Target] = {}
+    for label, folder in FOLDERS.items():
+        files = {path.relative_to(DATA / folder).as_posix(): path for path in sorted((DATA / folder).rglob("*"))}
+        whole = {name: path.read_bytes() for name, path in files.items() if path.is_file()}
+        for name, seed in whole.items():
+            beside = {other: data for other, data in whole.items() if other != name}
+            place = f"{label}, {name}"
+            found[place] = Target((seed,), beside=beside, name=name, checked=check_folder)
+    alike = {"megatron": "mp_rank_00_000", "mindspore": "rank_0"}  # one rank stands for all of them
+    return {
+        name: target
+        for name, target in found.items()
+        if all(first in name for label, first in alike.items() if name.startswith(label))
+    }
+
+
+def check_folder(path: Path) -> None:
+    """Read the folder of a file as a checkpoint."""
+    inside = path.parent.name.startswith(("mp_rank", "rank_", "strategy"))
+    check_reader(path.parent.parent if inside else path.parent)
 
 
 def insides(targets: dict[str, Target]) -> dict[str, Target]:
     """The pickle of a torch file, the header of a safetensors file, an array of an npz file."""
     torch, safetensors, npz = (targets[name].seeds[0] for name in ("torch", "safetensors", "npz"))
-    with zipfile.ZipFile(io.BytesIO(torch)) as archive:
-        records = {name: archive.read(name) for name in archive.namelist()}
+    records = unzipped(torch)
     (pickled,) = (name for name in records if name.endswith("data.pkl"))
     length = int.from_bytes(safetensors[:8], "little")
     with zipfile.ZipFile(io.BytesIO(npz)) as archive:
@@ -216,6 +301,11 @@ def insides(targets: dict[str, Target]) -> dict[str, Target]:
         "npz, a compressed array": Target(arrays, lambda data: zipped({"w.npy": data}, zipfile.ZIP_DEFLATED)),
         "an index of shards": Target((index,), beside={"m-1.safetensors": safetensors, "m-2.npz": other}),
     }
+
+
+def unzipped(data: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
 
 
 def zipped(records: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
@@ -357,13 +447,13 @@ def onnx_targets() -> dict[str, Target]:
 
 def all_targets() -> dict[str, Target]:
     """Both kinds, the seeds of one format together."""
-    from align.core.registry import checkpoint_formats
+    from align.core.load_code import checkpoint_formats
 
     targets = written_targets()
     for name, more in framework_targets().items():
         known = targets.get(name, more)
         targets[name] = Target(tuple(dict.fromkeys((*known.seeds, *more.seeds))), known.wrap)
-    targets |= dump_targets() | document_targets()
+    targets |= folder_targets() | dump_targets() | document_targets()
     for name in sorted(checkpoint_formats().keys() - targets.keys()):
         print(f"== {name}: left out, the package that writes such files is not installed")
     return targets
@@ -389,7 +479,8 @@ def fuzz(name: str, options: list[str]) -> None:
         target.check(target.place(folder, data))
 
     FINDINGS.mkdir(exist_ok=True)
-    prefix = f"-artifact_prefix={FINDINGS / name.replace(', ', '-').replace(' ', '-')}-"
+    place = re.sub(r"[^\w.]+", "-", name)
+    prefix = f"-artifact_prefix={FINDINGS / place}-"
     atheris.Setup([sys.argv[0], *LIMITS, prefix, *options, str(corpus)], once)
     atheris.Fuzz()
 

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from align.checkpoints import pickled_tensors as interpreter
-from align.checkpoints.onnx_tensors import number_bytes
 from align.checkpoints.open_checkpoint import open_checkpoint
+from align.checkpoints.protobuf import number_bytes
 from align.errors import HostileFileError
 
 MOST_MEGABYTES = 100
@@ -28,7 +28,7 @@ SECONDS = 20
 SERVER = """
 import json, os, resource, sys, warnings
 from align.checkpoints.extents import byte_blocks
-from align.core.registry import checkpoint_formats
+from align.core.load_code import checkpoint_formats
 from align.errors import AlignError
 from align.checkpoints.open_checkpoint import open_checkpoint
 checkpoint_formats()
@@ -178,7 +178,7 @@ def test_a_pickle_of_too_many_opcodes_is_refused_at_their_number(tmp_path, build
 
 def test_memory_that_runs_out_is_told_as_any_other_fault(tmp_path, build, opened):
     build.torch(tmp_path / "m.pth", b"\x80\x04N" + b"}" * 5_000_000 + b".")
-    assert "takes all memory" in opened(tmp_path / "m.pth", 200, 100 << 20)
+    assert "took all memory" in opened(tmp_path / "m.pth", 200, 100 << 20)
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from align.checkpoints.open_checkpoint import open_checkpoint
-from align.core.checkpoints import StoredTensor
-from align.core.registry import checkpoint_formats
+from align.core.load_code import checkpoint_formats
+from align.core.parameters import StoredTensor
 from align.errors import NotACheckpointError, UnsupportedCheckpointError
 
 REFUSED = (NotACheckpointError, UnsupportedCheckpointError)

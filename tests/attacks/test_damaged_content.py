@@ -14,7 +14,7 @@ from align.checkpoints.open_checkpoint import open_checkpoint
 from align.cli.main import main
 from align.convert.convert_checkpoint import convert_checkpoint
 from align.convert.diff_checkpoints import diff_checkpoints
-from align.core.registry import checkpoint_formats
+from align.core.load_code import checkpoint_formats
 from align.errors import NotACheckpointError
 from align.names.map_parameters import map_parameters
 
@@ -46,7 +46,7 @@ def write_packed(path: Path) -> Path:
 
 
 def write_torch(path: Path) -> Path:
-    from align.core.checkpoints import StoredTensor
+    from align.core.parameters import StoredTensor
 
     tensors = [StoredTensor(n, v.shape, "float32", lambda v=v: v) for n, v in arrays().items()]
     with path.open("wb") as stream:

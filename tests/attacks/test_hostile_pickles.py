@@ -114,7 +114,7 @@ def test_a_name_with_control_characters_is_refused(build, tmp_path):
     with pytest.raises(HostileFileError) as error:
         open_checkpoint(path)
     assert error.value.message.isprintable()
-    assert "rename it" in error.value.hint
+    assert "rename the tensor" in error.value.hint
     assert "cut short" not in error.value.hint
 
 

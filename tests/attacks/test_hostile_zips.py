@@ -179,7 +179,7 @@ def test_a_dtype_that_numpy_would_have_to_parse_as_code_is_refused(tmp_path, des
     body = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': (0, 2), }}\n".encode()
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("w.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(body)) + body)
-    with pytest.raises(NotACheckpointError, match="no sound header"):
+    with pytest.raises(NotACheckpointError, match="no valid header"):
         open_checkpoint(path)
 
 

@@ -12,7 +12,7 @@ import hypothesis.strategies as st
 import pytest
 
 from align.checkpoints.open_checkpoint import open_checkpoint
-from align.core.registry import checkpoint_formats
+from align.core.load_code import checkpoint_formats
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -29,7 +29,7 @@ def load_fuzzer() -> ModuleType:
 
 
 FUZZER = load_fuzzer()
-WRITTEN = FUZZER.written_targets()
+WRITTEN, FOLDERS = FUZZER.written_targets(), FUZZER.folder_targets()
 INTERESTING = st.sampled_from([b"\0", b"\xff", b"\x7f", b"\x80", b"\xff\xff\xff\xff", b"\xff" * 8, b"\0" * 8, b"9" * 5])
 
 
@@ -59,7 +59,7 @@ def check_attacked(target, folder) -> None:
     @hypothesis.settings(max_examples=50, deadline=None, derandomize=True, database=None)
     @hypothesis.given(mutations(target.seeds))
     def check(data) -> None:
-        FUZZER.check_reader(target.place(folder, data))
+        target.check(target.place(folder, data))
 
     check()
 
@@ -67,6 +67,11 @@ def check_attacked(target, folder) -> None:
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_changed_file_is_refused_or_stays_inside_itself(name, tmp_path) -> None:
     check_attacked(WRITTEN[name], tmp_path)
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_changed_file_of_a_folder_is_refused_or_stays_inside_itself(name, tmp_path) -> None:
+    check_attacked(FOLDERS[name], tmp_path)
 
 
 @pytest.mark.parametrize("name", WRITTEN)
@@ -85,7 +90,7 @@ def test_a_changed_file_of_a_framework_is_refused_or_stays_inside_itself(tmp_pat
 
 def test_the_check_finds_a_tensor_outside_its_file(tmp_path) -> None:
     from align.checkpoints.extents import mapped
-    from align.core.checkpoints import Extent, StoredTensor
+    from align.core.parameters import Extent, StoredTensor
 
     (tmp_path / "file").write_bytes(bytes(100))
     extent = Extent(tmp_path / "file", 96, 8)

@@ -171,7 +171,7 @@ def test_a_task_that_kills_workers_is_given_up_and_a_scheduler_that_is_gone_is_s
             process.kill()
             with pytest.raises(CannotRunError, match="is gone") as caught:
                 done.extend(outcomes)
-        assert "what is done is kept" in caught.value.hint
+        assert "finished tasks are kept" in caught.value.hint
         assert 1 <= len(done) < 100
     with pytest.raises(CannotRunError, match="no Dask scheduler answers"), open_dask(address):
         pass
@@ -184,7 +184,7 @@ def test_a_scheduler_that_stands_still_is_said(tmp_path: Path, monkeypatch: pyte
         with open_dask(address) as dask:
             outcomes = dask.run(tasks(*["sleep"] * 200, seconds=0.05), DEED)
             next(outcomes)
-            monkeypatch.setattr("align.batch.dask_cluster.CONNECT_SECONDS", 1)
+            monkeypatch.setattr("align.batch.open_workers.CONNECT_SECONDS", 1)
             process.send_signal(signal.SIGSTOP)
             with pytest.raises(CannotRunError, match="is gone"):
                 list(outcomes)
@@ -201,5 +201,5 @@ def test_what_is_no_address_is_refused_at_once_and_leaves_nothing_behind(address
         "    print(error.message)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=15)
-    assert f"{address!r} is no address of a Dask scheduler" in done.stdout
+    assert f"{address!r} is not an address of a Dask scheduler" in done.stdout
     assert done.stderr == ""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from align.batch.job import Job, MissingSide, PlacedTask, Task, TaskOutcome
-from align.batch.judge_batch import judge_batch
+from align.batch.run_batch import judge_batch
 from align.core.verdicts import Outcome
 
 LAYERS = ("embed", "block.0", "block.1", "head")
@@ -55,7 +55,7 @@ def test_one_bad_rank_of_eight_from_step_three_on_is_named() -> None:
 def test_ranks_that_all_depart_alike_accuse_no_card() -> None:
     result = judged(lambda rank, step: {"embed": 4.0 + rank / 10})
     assert groups(result) == [("alike", tuple(RANKS))]
-    assert "not one card" in result.groups[0].reason
+    assert "not a card" in result.groups[0].reason
 
 
 def test_of_ranks_that_all_depart_the_one_that_departs_elsewhere_is_odd() -> None:
@@ -146,22 +146,22 @@ def test_amounts_close_to_each_other_are_alike_wherever_a_power_of_ten_lies() ->
     assert groups(result) == [("alike", tuple(RANKS))]
     result = judged(lambda rank, step: {"head": 4000.0 if rank == 3 else 3.0 + rank / 10})
     assert groups(result) == [("alike", (0, 1, 2, 4, 5, 6, 7)), ("odd", (3,))]
-    assert "otherwise than the 7 ranks that depart alike" in reasons(result)[3,]
+    assert "by another amount, than the 7 ranks that differ alike" in reasons(result)[3,]
 
 
 def test_a_rank_that_departs_beside_others_is_not_said_to_be_the_only_one() -> None:
     result = judged(lambda rank, step: {"embed" if rank == 2 else "head": 4.0} if rank in (2, 6) else {})
     said = reasons(result)
     assert set(said) == {(0, 1, 3, 4, 5, 7), (2,), (6,)}
-    assert "where the other" not in said[2,] + said[6,]
-    assert "6 ranks agree with the reference" in said[2,]
+    assert "and the other" not in said[2,] + said[6,]
+    assert "6 ranks agree with it" in said[2,]
     assert result.first.ranks == (2,)
     assert "embed on rank 2 at step 0" in result.verdict.reason
 
 
 def test_several_bad_cards_are_not_called_one() -> None:
     said = reasons(judged(lambda rank, step: {"head": 4.0} if rank in (2, 6) else {}))
-    assert "2 ranks depart where the other 6 ranks do not: bad cards" in said[2, 6]
+    assert "2 ranks are not aligned, and the other 6 ranks are: probably bad cards" in said[2, 6]
 
 
 def test_a_check_is_not_said_to_agree_with_a_reference() -> None:
@@ -169,7 +169,7 @@ def test_a_check_is_not_said_to_agree_with_a_reference() -> None:
     outcomes = {f"r{rank}": outcome_of(f"r{rank}", {"head": 1.0} if rank == 1 else {}, []) for rank in RANKS}
     said = " ".join(reasons(judge_batch(Job("job", tuple(placed)), outcomes)).values())
     assert "reference" not in said
-    assert "1 rank holds NaN or Inf where the other 7 ranks do not" in said
+    assert "1 rank holds NaN or Inf and the other 7 ranks do not" in said
 
 
 def test_tensors_of_one_name_in_several_files_of_a_rank_are_kept_apart() -> None:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.batch.job import Task, TaskOutcome
-from align.batch.job_files import without_secrets
+from align.batch.job import Task, TaskOutcome, without_secrets
 from align.batch.run_batch import KeptOutcomes
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.batch.job_files import pair_folders
+from align.batch.job import pair_folders
 from align.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def test_what_one_side_lacks_is_named_with_the_path_that_it_could_have(tmp_path:
 @pytest.mark.parametrize("twice", ["rank01/step1.npz", "rank1/step_1.npz", "rank1/step1.safetensors"])
 def test_two_files_of_one_rank_and_step_are_refused(tmp_path: Path, twice: str) -> None:
     files(tmp_path, "a/rank1/step1.npz", "b/rank1/step1.npz", f"b/{twice}")
-    with pytest.raises(UsageError, match="the same rank and step twice"):
+    with pytest.raises(UsageError, match="these have the same rank and step"):
         pair_folders("diff", tmp_path / "a", tmp_path / "b", {})
 
 
@@ -40,5 +40,5 @@ def test_two_conversions_into_one_file_are_refused(tmp_path: Path) -> None:
     files(tmp_path, "a/x-y.pth", "a/x.pt", "a/z.npz")
     assert len(pair_folders("convert", tmp_path / "a", tmp_path / "b", {}).tasks) == 3
     files(tmp_path, "a/x.bin")
-    with pytest.raises(UsageError, match="twice"):
+    with pytest.raises(UsageError, match="same rank and step"):
         pair_folders("convert", tmp_path / "a", tmp_path / "b", {})

@@ -102,7 +102,7 @@ def test_every_fault_of_a_file_is_told_with_its_line(tmp_path: Path) -> None:
 
 def test_a_pattern_that_fits_nothing_and_doubled_ids_are_faults(tmp_path: Path) -> None:
     files(tmp_path, "a.npz")
-    assert "line 1: [[check]]: nothing fits file =" in faults(tmp_path, '[[check]]\nfile = "gone/rank{rank}.npz"\n')
+    assert "line 1: [[check]]: no file fits file =" in faults(tmp_path, '[[check]]\nfile = "gone/rank{rank}.npz"\n')
     assert "2 tasks have the id check" in faults(tmp_path, '[[check]]\nfile = "a.npz"\n' * 2)
     assert "names no task" in faults(tmp_path, "")
     assert "not TOML" in faults(tmp_path, "[[diff")
@@ -128,8 +128,8 @@ def test_two_files_of_one_rank_and_step_are_a_fault_and_none_is_left_out_silentl
 def test_only_the_side_that_nothing_fits_is_named(tmp_path: Path) -> None:
     files(tmp_path, "ref/rank1/step2.npz")
     said = faults(tmp_path, DIFF)
-    assert "nothing fits candidate =" in said
-    assert "nothing fits reference" not in said
+    assert "no file fits candidate =" in said
+    assert "no file fits reference" not in said
     assert "* is no placeholder" in faults(tmp_path, '[[check]]\nfile = "ref/rank*/step2.npz"\n')
 
 
@@ -174,7 +174,7 @@ def test_the_path_that_is_missing_is_told_with_its_numbers(tmp_path: Path) -> No
         ("timeout = 0\n", "line 1: timeout must be a number of seconds above 0"),
         ("[defaults.diff]\ntimeout = -1\n", "defaults.diff.timeout must be a number"),
         ('[[check]]\nfile = "a{}.npz"\n', "unknown placeholder {}"),
-        ('[[diff]]\nreference = "a.npz"\ncandidate = "a.npz"\nmap = "gone.toml"\n', "gone.toml is no file"),
+        ('[[diff]]\nreference = "a.npz"\ncandidate = "a.npz"\nmap = "gone.toml"\n', "gone.toml is not a file"),
     ],
 )
 def test_a_mistake_is_told_before_any_task_is_run(tmp_path: Path, text: str, words: str) -> None:

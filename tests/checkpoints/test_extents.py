@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import zlib
+
 import numpy as np
 import pytest
 
-from align.checkpoints.extents import byte_blocks, mapped
-from align.core.checkpoints import Extent, StoredTensor
+from align.checkpoints.extents import byte_blocks, mapped, read_whole
+from align.core.parameters import Checksum, Extent, StoredTensor
 from align.errors import NotACheckpointError
 
 
@@ -52,3 +54,29 @@ def test_a_source_that_went_away_or_shrank_is_the_sources_fault(tmp_path) -> Non
         list(byte_blocks(tensor))
     with pytest.raises(NotACheckpointError, match="cannot be mapped"):
         tensor.load()
+
+
+def in_file(extent: Extent) -> StoredTensor:
+    shape = (extent.nbytes,)
+    return StoredTensor("w", shape, "uint8", mapped(extent, shape, "uint8"), extent)
+
+
+def test_many_tensors_are_read_whole_whatever_file_they_lie_in(tmp_path) -> None:
+    one, other = tmp_path / "one.bin", tmp_path / "other.bin"
+    one.write_bytes(b"abcdef")
+    other.write_bytes(b"uvwxyz")
+    places = [Extent(one, 0, 2), Extent(other, 3, 3), Extent(one, 2, 4), Extent(one, 6, 0)]
+    tensors = [*map(in_file, places), stored(np.arange(6, dtype=np.uint8)[::2])]
+    assert list(read_whole(tensors)) == [b"ab", b"xyz", b"cdef", b"", b"\0\2\4"]
+
+
+def test_a_tensor_read_whole_is_held_to_its_checksum_and_its_length(tmp_path) -> None:
+    path = tmp_path / "source.bin"
+    path.write_bytes(b"headvalue")
+    sound = Checksum("a", 0, 9, zlib.crc32(b"headvalue"))
+    assert list(read_whole([in_file(Extent(path, 4, 5, sound))])) == [b"value"]
+    assert sound.holds
+    with pytest.raises(NotACheckpointError, match="the crc differs"):
+        list(read_whole([in_file(Extent(path, 4, 5, Checksum("a", 0, 9, 7)))]))
+    with pytest.raises(NotACheckpointError, match="ends at byte 9, expected 12"):
+        list(read_whole([in_file(Extent(path, 4, 8))]))

@@ -9,8 +9,8 @@ import pytest
 
 import align
 from align.checkpoints.inspect_checkpoint import inspect_checkpoint
-from align.core.checkpoints import StoredTensor
-from align.core.registry import checkpoint_formats
+from align.core.load_code import checkpoint_formats
+from align.core.parameters import StoredTensor
 from align.errors import NotACheckpointError
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pytest
 
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.convert.convert_checkpoint import index_bytes, plan_shards, shard_names
-from align.core.checkpoints import StoredTensor
-from align.core.registry import checkpoint_formats
+from align.core.load_code import checkpoint_formats
+from align.core.parameters import StoredTensor
 from align.errors import MissingEntryError, NotACheckpointError, ShardsError, UsageError
 
 VALUES = {f"layer.{number}": np.arange(number, number + 4, dtype=np.float32) for number in (3, 1, 2)}
@@ -102,7 +102,7 @@ def test_the_only_shard_of_an_index_is_no_second_checkpoint(tmp_path) -> None:
 
 def test_an_unsound_index_is_what_is_wrong_with_its_folder(folder) -> None:
     (folder / INDEX).write_text("{", encoding="utf-8")
-    with pytest.raises(NotACheckpointError, match="not sound JSON"):
+    with pytest.raises(NotACheckpointError, match="not valid JSON"):
         open_checkpoint(folder)
 
 

@@ -174,7 +174,7 @@ def test_code_that_fails_is_told_as_such(save, net) -> None:
 
 def test_a_parameter_name_with_control_characters_is_refused(save, net) -> None:
     net[0].register_buffer("x\x1b[2J", net[1].running_mean)
-    with pytest.raises(HostileFileError, match="not to be shown"):
+    with pytest.raises(HostileFileError, match="must not be shown"):
         open_trusted(save(net))
 
 

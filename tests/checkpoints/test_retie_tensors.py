@@ -4,8 +4,8 @@ import numpy as np
 
 from align.checkpoints.extents import retie_tensors
 from align.convert.plan_conversion import plan_conversion
-from align.core.checkpoints import StoredTensor
 from align.core.name_map import Fill, NameMap, Pairing
+from align.core.parameters import StoredTensor
 
 
 def plan(values, ties, fills=()):

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from align.checkpoints.extents import overlapping_names, tied_names
-from align.core.checkpoints import Extent, StoredTensor
+from align.core.parameters import Extent, StoredTensor
 
 
 def stored(name, start=0, end=8, storage=None, file="a"):

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from align.checkpoints.open_checkpoint import open_checkpoint
-from align.core.checkpoints import StoredTensor
-from align.core.registry import checkpoint_formats
+from align.core.load_code import checkpoint_formats
+from align.core.parameters import StoredTensor
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
 
 TORCH = checkpoint_formats()["torch"]
 MATRIX = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from align.checkpoints.names_in_file import COUNTER, STATE, training_state
-from align.core.checkpoints import StoredTensor
+from align.core.parameters import StoredTensor
 from align.rules.training_rules import training_state_rules
 
 WEIGHTS = {"conv.weight": (4, 3, 3, 3), "bn.gamma": (4,), "bn.moving_mean": (4,)}

@@ -18,9 +18,8 @@ from align.checkpoints.inspect_checkpoint import (
     unfinished_error,
 )
 from align.checkpoints.open_checkpoint import open_checkpoint
-from align.core.checkpoints import StoredTensor
-from align.core.dtypes import dtype_name
-from align.core.registry import checkpoint_formats
+from align.core.load_code import checkpoint_formats
+from align.core.parameters import StoredTensor, dtype_name
 from align.errors import CannotRunError, UsageError
 
 if TYPE_CHECKING:
@@ -219,18 +218,18 @@ def test_folders_of_distributed_checkpoints_are_told_as_such(tmp_path: Path, ass
     pieces = [".metadata", "__0_0.distcp", "__1_0.distcp"]
     zero = [f"zero_pp_rank_{n}_mp_rank_00_{kind}_states.pt" for n in (0, 1) for kind in ("model", "optim")]
     examples = [
-        ("dcp", pieces, ".", "distributed checkpoint of torch"),
+        ("dcp", pieces, ".", "uses an object that it never made"),
         ("dcp file", pieces, "__0_0.distcp", "distributed checkpoint of torch"),
-        ("dcp metadata", pieces, ".metadata", "distributed checkpoint of torch"),
-        ("beside", [*pieces, "common.pt"], ".", "distributed checkpoint of torch"),
-        ("accelerate", [f"pytorch_model_fsdp_0/{name}" for name in pieces], ".", "distributed checkpoint of torch"),
-        ("zero", zero, ".", "one rank's part of a DeepSpeed ZeRO-3 checkpoint"),
-        ("optimizer", [zero[1]], ".", "one rank's optimizer state of a DeepSpeed ZeRO checkpoint"),
+        ("dcp metadata", pieces, ".metadata", "uses an object that it never made"),
+        ("beside", [*pieces, "common.pt"], ".", "uses an object that it never made"),
+        ("accelerate", [f"pytorch_model_fsdp_0/{name}" for name in pieces], ".", "uses an object that it never made"),
+        ("zero", zero, ".", "it is no zip archive of torch.save"),
+        ("optimizer", [zero[1]], ".", "it is no zip archive of torch.save"),
         (
             "megatron",
             ["mp_rank_00/m.pt", "mp_rank_01/m.pt"],
             ".",
-            "parts of one in folders of ranks: mp_rank_00, mp_rank_01",
+            "it is no zip archive of torch.save",
         ),
         ("mindspore", ["rank_0/n.ckpt", "rank_1/n.ckpt"], ".", "parts of one in folders of ranks: rank_0, rank_1"),
         ("neither", ["a/n.txt"], ".", "the folder holds no checkpoint"),

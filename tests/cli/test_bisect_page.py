@@ -60,7 +60,7 @@ def test_points_can_be_named_and_results_kept(capsys: pytest.CaptureFixture[str]
     document = json.loads(Path("run/bisect.json").read_text(encoding="utf-8"))
     assert [point["origin"] for point in document["points"]] == ["given", "given"]
     assert main([*sides, "--point", "nonsense", "--point", "a=b=c"]) == 2
-    assert "points that name no two places (2 faults)\n  nonsense\n  a=b=c" in capsys.readouterr().err
+    assert "these points do not name two places (2 faults)\n  nonsense\n  a=b=c" in capsys.readouterr().err
     Path("points.toml").write_text('"1" = 2\n', encoding="utf-8")
     assert main([*sides, "--points", "points.toml"]) == 2
     assert "is no table of points: 1: 2 is no text" in capsys.readouterr().err

@@ -152,7 +152,7 @@ def test_a_partial_comparison_is_asked_for(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["forward", "a", "nets.py:port"], "a is a trace folder, nets.py:port a model"),
+        (["forward", "a", "nets.py:port"], "a is a trace folder, and nets.py:port is a model"),
         (["forward", "nets.py:port", "a"], "align capture nets.py:port --inputs a/inputs.npz"),
         (["forward", "a", "gone"], "there is no trace folder gone\nHint: check the path; a model is `module:function`"),
         (["forward", "gone", "nets.py"], "there is no trace folder gone nor nets.py\n"),
@@ -186,5 +186,5 @@ def test_lengths_of_the_data_are_kept_and_a_wrong_function_ends_with_2(here: Pat
     assert head["environment"]["dataset samples"] == "12"
     capsys.readouterr()
     assert main(["capture", "nets.py:original", *INPUT, "-o", "b", "--data", "data.py:none"]) == 2
-    assert "lengths are to be kept has none; got: int" in capsys.readouterr().err
+    assert "cannot be kept, since it has none; got: int" in capsys.readouterr().err
     assert not (here / "b").exists()

@@ -84,7 +84,7 @@ def test_a_side_that_differs_from_itself_is_kept(tmp_path: Path, capsys: pytest.
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["train.py:model_alone"], "no model with what trains it"),
+        (["train.py:model_alone"], "not a model with its loss and optimizer"),
         (["train.py:reference", "--threads", "0"], "no number of threads"),
         (["train.py:nothing"], "does not exist"),
     ],

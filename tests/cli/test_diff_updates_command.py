@@ -45,7 +45,7 @@ def test_updates_are_compared_through_the_map_and_kept(tmp_path: Path, capsys: p
     [
         (["--updates", *FILES[:3], "gone.npz"], "gone.npz"),
         (["--updates", *FILES], "--map"),
-        (["--updates", "a0.npz", "b0.npz", "a0.npz", "a1.npz"], "not one model"),
+        (["--updates", "a0.npz", "b0.npz", "a0.npz", "a1.npz"], "not of one model"),
         (["a0.npz", "--updates", *FILES], "four checkpoints"),
         (["--updates", *FILES, "--unchanged"], "does not go with"),
         (["a0.npz"], "two checkpoints are needed"),

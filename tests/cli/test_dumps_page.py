@@ -51,7 +51,7 @@ def test_the_commands_at_the_top_end_as_shown(printed: Callable[[str], str]) -> 
 
 
 def test_every_reader_is_on_the_page() -> None:
-    from align.core.registry import dump_readers
+    from align.core.load_code import dump_readers
 
     versions = {word for one in dump_readers().values() for word in re.findall(r"\d+\.\d+(?:\.\d+)?", one.tried_with)}
     assert [version for version in versions if version not in PAGE] == []

@@ -72,7 +72,7 @@ def test_what_cannot_be_run_is_refused_with_what_to_do(capsys: pytest.CaptureFix
         (["ascend:9"], "no chip is called 'ascend:9'"),
         (["ascend:910b", "--switch", "fast"], "a switch is set as NAME=VALUE, not 'fast'"),
         (["ascend:910b", "--framework", "jax"], "no framework that drives chips is called 'jax'"),
-        (["ascend:910b", "--framework", "torch_npu", "--switch", "conv_allow_hf32=False"], "computes coarser"),
+        (["ascend:910b", "--framework", "torch_npu", "--switch", "conv_allow_hf32=False"], "is rounded on"),
     ]:
         assert main([*line, *rest]) == 2
         assert said in capsys.readouterr().err

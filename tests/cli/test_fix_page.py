@@ -17,7 +17,9 @@ DOCS = Path(__file__).parents[2] / "docs"
 VALUES = [
     value
     for name, value in vars(fix_result).items()
-    if dataclasses.is_dataclass(value) and getattr(value, "__module__", "") == fix_result.__name__
+    if dataclasses.is_dataclass(value)
+    and getattr(value, "__module__", "") == fix_result.__name__
+    and value is not fix_result.FixJob  # what was asked for is no part of the document
 ]
 
 

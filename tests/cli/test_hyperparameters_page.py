@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from align.cli.main import main
-from align.hyperparameters.hyperparameter_result import (
+from align.hyperparameters.compare_hyperparameters import (
     ComparedHyperparameter,
     HyperparameterComparison,
     OneSidedHyperparameter,

@@ -72,7 +72,7 @@ def test_clean_sides_end_with_0_and_are_kept(tmp_path: Path, capsys: pytest.Capt
     assert main(["initial", "nets.py:original", "nets.py:mended", "--run", "run", "--all", "--seeds", "5"]) == 0
     shown = capsys.readouterr().out
     assert "1.weight" in shown
-    assert "5 parameters drawn alike" in shown
+    assert "5 parameters are drawn alike" in shown
     document = json.loads((tmp_path / "run" / "initial.json").read_text(encoding="utf-8"))
     assert (document["schema"], document["seeds"], document["tests"]) == ("mindalign.initial/2", 5, 5)
     assert main(["initial", "nets.py:original", "nets.py:port", "--json"]) == 1

@@ -53,7 +53,7 @@ def test_the_title_says_what_the_verdict_says(logs: tuple[Path, Path], capsys: p
     lines = MONITOR.splitlines(keepends=True)
     for text, title, code in (
         (MONITOR, "The curves stay together", 0),
-        (lines[0] + lines[1], "The curves are not aligned: broken off, one log ends before the other", 1),
+        (lines[0] + lines[1], "The curves are not aligned: one log ends before the other", 1),
         (lines[2], "The curves could not be compared", 2),
         (MONITOR.replace("2.251293", "2.9"), "The curves are not aligned: differs from the second step", 1),
         (MONITOR.replace("2.251293", "2.9").replace("2.190871", "2.9"), "The curves part at step 2", 1),
@@ -168,7 +168,7 @@ def test_further_runs_of_the_reference_say_how_much_may_differ(
     assert main(["loss", *runs, logs["reference"], logs["candidate"]]) == 2
     assert "REFERENCE" in capsys.readouterr().err.upper()
     assert main(["loss", logs["reference"], *runs]) == 2
-    assert "--reference-runs is given with one log" in capsys.readouterr().err
+    assert "--reference-runs needs two logs, and one is given" in capsys.readouterr().err
     assert main(["loss", logs["reference"], logs["off"], logs["second"]]) == 2
 
 
@@ -246,7 +246,7 @@ def test_what_takes_two_logs_is_refused_with_one(
     options: list[str], logs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["loss", str(logs[0]), *options]) == 2
-    assert "is given with one log" in capsys.readouterr().err
+    assert "needs two logs, and one is given" in capsys.readouterr().err
 
 
 def test_one_judge_at_a_time_and_none_in_its_own_cause(

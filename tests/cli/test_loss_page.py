@@ -10,21 +10,24 @@ from typing import Any, get_args
 import pytest
 
 from align.cli.main import main
-from align.curves.curve_result import (
+from align.curves.log_sources import log_formats
+from align.curves.loss_log import (
     Bound,
     Criterion,
+    Curve,
     CurveComparison,
     CurveEvent,
     CurvePoints,
     DriftTest,
     EventKind,
+    LogSummary,
+    MetricSummary,
     OtherMetric,
     SideSpeed,
     SpeedComparison,
+    Window,
 )
-from align.curves.line_formats.console_reader import console_formats
-from align.curves.log_sources import log_formats
-from align.curves.loss_log import Curve, LogSummary, MetricSummary, Window
+from align.curves.losslogs.console import console_formats
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import typer
 
-from align.cli.main import build_app
+from align.cli.command_tree import build_app
+from align.curves.classify_trouble import METRIC_TROUBLES, TROUBLES, Trouble
+from align.curves.event_rules import CurveEvidence
 from align.curves.loss_log import PairedCurves
-from align.curves.troubles.classify_trouble import METRIC_TROUBLES, TROUBLES, Trouble
-from align.curves.troubles.event_rules import CurveEvidence
 from align.words.catalogue import catalogue
 
 COMMANDS = typer.main.get_command(build_app()).commands  # type: ignore[attr-defined]
@@ -41,7 +41,7 @@ def said(trouble: Trouble, metric: str = "loss") -> str:
 ALL = dict.fromkeys((*TROUBLES, *METRIC_TROUBLES))
 COMMANDS_SAID = dict.fromkeys(
     [
-        *map(said, ALL),
+        *map(said, TROUBLES),
         *(said(one, metric) for one in METRIC_TROUBLES for metric in METRICS),
         *catalogue()["loss_next"].values(),
     ]

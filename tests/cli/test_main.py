@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import pytest
 
 import align.cli
@@ -181,7 +185,7 @@ def test_an_option_of_one_value_is_not_given_two(
     line: list[str], name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(line) == 2
-    assert f"{name}" in capsys.readouterr().err.partition(" takes one value and is given 2: ")[0]
+    assert f"{name}" in capsys.readouterr().err.partition(" takes one value, but 2 were given: ")[0]
 
 
 def test_a_value_given_twice_and_options_of_several_values_are_taken(capsys: pytest.CaptureFixture[str]) -> None:
@@ -191,3 +195,118 @@ def test_a_value_given_twice_and_options_of_several_values_are_taken(capsys: pyt
     )
     assert main(["convert", "no.pth", "b.ckpt", "--key", "a", "--", "--key", "b"]) == 2
     assert "is given 2" not in capsys.readouterr().err
+
+
+def test_what_stands_before_a_command_is_answered_without_typer_and_numpy() -> None:
+    for words in (["--version"], ["--help"], []):
+        code = f"import sys; from align.cli.main import main; main({words}); print('MODULES', *sys.modules)"
+        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert not {"typer", "rich", "numpy", "align.cli.checkpoints"} & {*ended.stdout.split("MODULES")[1].split()}
+
+
+def test_a_command_imports_the_module_of_no_other_command() -> None:
+    code = "import sys; from align.cli.main import main; main(['loss', '--help']); print('MODULES', *sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {*ended.stdout.split("MODULES")[1].split()}
+    assert "align.cli.checkpoints" not in loaded
+
+
+def test_the_package_is_a_program() -> None:
+    ended = subprocess.run([sys.executable, "-m", "align", "--version"], capture_output=True, text=True, check=True)
+    assert ended.stdout == f"align {align.__version__}\n"
+
+
+COMPLETED = """
+eval "$(cat)"
+show() { COMP_WORDS=(align "$@"); COMP_CWORD=$#; COMPREPLY=(); _align align "${@: -1}"; echo "${COMPREPLY[@]}"; }
+show insp
+show inspect --tr
+show --comp
+show inspect weights
+"""
+
+
+def test_bash_completes_commands_and_options_and_leaves_files_to_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    ended = subprocess.run(["bash", "-c", COMPLETED], input=script, capture_output=True, text=True, check=True)
+    assert ended.stdout.split("\n") == ["inspect", "--trust-pickle", "--completion", "", ""]
+
+
+def test_other_shells_get_a_line_for_each_command_and_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--completion", "zsh"]) == 0
+    assert "'--trust-pickle:Let torch run the code in the file: only for files you trust'" in capsys.readouterr().out
+    assert main(["--completion", "fish"]) == 0
+    assert "__fish_seen_subcommand_from inspect' -l trust-pickle -d 'Let torch" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("words", "said"), [(["csh"], "csh is not known"), ([], "names no shell")])
+def test_another_shell_is_refused(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--completion", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_the_help_of_a_command_has_no_word_of_python_for_a_flag_and_ends_with_an_example(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert main(["forward", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "<bool>" not in shown
+    assert "Example: align forward" in shown
+    panels = {"Arguments", "Options", "Inputs", "Models and weights", "Results"}
+    assert {*re.findall("^╭─ (.*?) ─", shown, re.MULTILINE)} == panels
+
+
+def test_an_error_is_json_where_json_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "no.pth", "--json"]) == 2
+    told = capsys.readouterr()
+    document = json.loads(told.out)
+    assert (document["schema"], document["code"], document["kind"]) == ("mindalign.error/2", 2, "MissingFileError")
+    assert document["message"] == "checkpoint not found: no.pth"
+    assert told.err.startswith("align: checkpoint not found: no.pth\nHint: ")
+    jsonschema.validate(document, schema_of("error", capsys))
+
+
+def schema_of(kind: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert main(["schema", kind]) == 0
+    schema: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return schema
+
+
+def test_schemas_are_printed_and_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert schema_of("forward", capsys)["title"].startswith("mindalign.forward/")
+    assert main(["schema"]) == 0
+    assert {"forward", "error", "loss"} <= {*capsys.readouterr().out.split()}
+    assert main(["schema", "forwards"]) == 2
+    assert "there is no kind of document forwards" in capsys.readouterr().err
+
+
+def test_quiet_prints_the_first_part_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(f'{{"step": {step}, "loss": {1 / step}}}\n' for step in range(1, 50)), encoding="utf-8")
+    assert main(["loss", str(log), str(log)]) == 0
+    whole = capsys.readouterr().out
+    assert main(["loss", str(log), str(log), "-q"]) == 0
+    first = capsys.readouterr().out
+    assert whole.startswith(first.rstrip())
+    assert 0 < len(first) < len(whole) / 2
+    assert main(["loss", str(log), str(log)]) == 0
+    assert capsys.readouterr().out == whole
+
+
+WARNED = """
+import sys, warnings
+import align.cli.main as program
+def main():
+    warnings.warn_explicit("of a framework", UserWarning, "x.py", 1, module="mindspore.ops")
+    warnings.warn_explicit("of the user", UserWarning, "y.py", 1, module="train")
+program.main = main
+program.run()
+"""
+
+
+@pytest.mark.parametrize(("words", "shown"), [([], [False, True]), (["-v"], [True, True])])
+def test_warnings_of_frameworks_are_shown_if_asked_for(words: list[str], shown: list[bool]) -> None:
+    ended = subprocess.run([sys.executable, "-c", WARNED, *words], capture_output=True, text=True, check=True)
+    assert [text in ended.stderr for text in ("of a framework", "of the user")] == shown

@@ -161,7 +161,7 @@ def test_the_order_of_execution_pairs_what_names_do_not_but_does_not_make_it_sur
     sides = ["map", "nets.py:original", "nets.py:vague_port"]
     assert main([*sides, "--inputs", "data.py:x", "--json"]) == 1
     document = json.loads(capsys.readouterr().out)
-    assert "not sure" in document["verdict"]["reason"]
+    assert "only the likeliest" in document["verdict"]["reason"]
     assert {p["source"]: p["target"] for p in document["name_map"]["pairings"]}["q.weight"] == "red.weight"
     assert document["made_from"]["inputs"]["text"] == "data.py:x"
 
@@ -297,7 +297,7 @@ def test_check_judges_a_map_and_makes_none(folder: Path, capsys: pytest.CaptureF
     capsys.readouterr()
     assert main([*sides, "--check", "map.toml"]) == 1
     said = capsys.readouterr().out
-    assert "Targets that are made twice, or not wholly: 1" in said
+    assert "Targets that are made twice, or only in part: 1" in said
     assert "query.weight: the map neither pairs nor drops it" in said
     assert main([*sides, "--check", "map.toml", "--json"]) == 1
     document = json.loads(capsys.readouterr().out)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from align.cli.main import main
-from align.watch.recorded_pass import CallFigures, NearOverflow, NonfiniteEvent, NonfiniteResult
+from align.loops.recorded_pass import CallFigures, NearOverflow, NonfiniteEvent, NonfiniteResult
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -68,8 +68,8 @@ def test_what_cannot_be_run_is_refused(capsys: pytest.CaptureFixture[str]) -> No
     for rest, said in [
         ([], "no batch is given"),
         ([*batch, "--steps", "0"], "0 is no number of steps"),
-        ([*batch, "--keep", "0"], "0 is no number of steps to keep"),
-        ([*batch, "--factor", "1"], "1.0 is no factor"),
+        ([*batch, "--keep", "0"], "0 is not a valid number of steps to keep"),
+        ([*batch, "--factor", "1"], "1.0 is not a valid factor"),
     ]:
         assert main(["nonfinite", "train.py:training", *rest]) == 2
         assert said in capsys.readouterr().err

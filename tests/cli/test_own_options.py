@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -11,9 +12,11 @@ import pytest
 import typer
 
 import align
+from align.cli.command_tree import build_app
 from align.cli.given import EVERYWHERE, options_in, options_of, own_hint, typed_options
-from align.cli.main import build_app, main
+from align.cli.main import main
 from align.errors.models import FailureKind, ModelFailure, failure_hint, hint_in_model
+from align.words.catalogue import catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,7 +96,7 @@ def test_a_command_of_one_model_has_its_own_names_of_options() -> None:
 def test_every_hint_about_failures_is_the_commands_own(command: str) -> None:
     hints = {hint_in_model(kind, ModelFailure(after=after)) for kind in get_args(FailureKind) for after in ("", "a")}
     hints |= {failure_hint(kind) for kind in get_args(FailureKind)}
-    assert set.union(*map(options_in, hints)) > EVERYWHERE - {"--help", "--lang"}
+    assert set.union(*map(options_in, hints)) > {"--debug"}
     for hint in hints:
         own = own_hint(hint, COMMANDS[command], KNOWN)
         assert options_in(own) <= COMMANDS[command] | EVERYWHERE
@@ -132,7 +135,7 @@ def test_commands_in_backticks_have_the_options_that_they_are_shown_with() -> No
 )
 def test_commands_that_draw_no_inputs_do_not_say_how(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     hint = shown_hint(arguments, capsys)
-    assert "hold the whole numbers" in hint
+    assert "compare the integers" in hint
     assert options_in(hint) == {"--debug"}
     drawn = ["capture", "sides.py:out_of_range", "--input", "x=int64[2]<3", "-o", "out"]
     assert options_in(shown_hint(drawn, capsys)) == {"--debug", "--input"}
@@ -149,6 +152,15 @@ def test_an_option_of_several_commands_is_written_once() -> None:
     written = [text for path in files for text in annotated(ast.parse(path.read_text(encoding="utf-8")))]
     assert len(written) > 100
     assert {text for text in written if written.count(text) > 1} == set()
+
+
+def test_each_command_shows_an_example_that_it_takes_and_a_page_that_exists() -> None:
+    examples = catalogue()["example"]
+    assert {name.replace("_", "-") for name in examples} == {*COMMANDS}
+    for line, page in examples.values():
+        _, name, *words = shlex.split(line)
+        GROUP.commands[name].make_context(name, words)  # type: ignore[attr-defined]
+        assert f"align {name}" in (Path(align.__file__).parents[1] / page).read_text(encoding="utf-8"), page
 
 
 def annotated(tree: ast.Module) -> Iterator[str]:

@@ -66,7 +66,7 @@ def test_what_is_not_trained_is_listed_with_its_reason_and_kept(
     assert params("train.py:unused", "--run", "run", "--ddp-indices", "4") == 1
     shown = capsys.readouterr().out
     assert "unused.bare" in shown
-    assert "nobody uses what is made of it" in " ".join(shown.split())
+    assert "the result is not used" in " ".join(shown.split())
     document = json.loads((tmp_path / "run" / "params.json").read_text(encoding="utf-8"))
     assert (document["schema"], document["asked"][0]["name"]) == ("mindalign.params/2", "unused.bare")
 
@@ -79,8 +79,8 @@ def test_two_sides_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["train.py:model_alone"], "no model with what trains it"),
-        (["train.py:clean", "--ddp-indices", "x"], "which is no number"),
+        (["train.py:model_alone"], "not a model with its loss and optimizer"),
+        (["train.py:clean", "--ddp-indices", "x"], "which is not a number"),
         (["train.py:nothing"], "does not exist"),
     ],
 )

@@ -58,7 +58,7 @@ def test_a_result_says_what_its_inputs_could_have_shown(models: str, capsys: pyt
     assert forward(models) == 0
     text = capsys.readouterr().out
     assert "What these inputs can show of the reference" in text
-    assert "parameters: not measured: arrays models are run forwards only" in text
+    assert "parameters: not measured: arrays models can only run forward" in text
 
 
 def test_a_result_without_power_says_that_nobody_knows(models: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -123,7 +123,7 @@ def test_what_is_asked_for_and_not_available_is_no_pass(logs, capsys):
     assert main(["run"]) == 2
     told = " ".join(capsys.readouterr().out.split())
     assert "incomplete: metric (not available)" in told
-    assert "to compare metric too, write into align.toml, each line under its table: model =" in told
+    assert "to compare metric too, add these lines to align.toml, each under its table: model =" in told
 
 
 def test_a_line_to_paste_is_never_broken_however_long_it_is(logs, capsys):
@@ -140,11 +140,11 @@ def test_what_lacks_a_line_of_the_project_file_is_told_once_with_lines_that_can_
     assert main(["run"]) == 2
     lines = capsys.readouterr().out.split("Next\n")[1].splitlines()
     assert lines == [
-        "  to compare loss, optimizer too, write into align.toml, each line under its table:",
+        "  to compare loss, optimizer too, add these lines to align.toml, each under its table:",
         '    training = "file.py:function"  # under [reference]',
         '    training = "file.py:function"  # under [candidate]',
         '    batch = "file.py:function"  # under [training]',
-        "  to compare curve too, write into align.toml, each line under its table:",
+        "  to compare curve too, add these lines to align.toml, each under its table:",
         '    log = "train.log"  # under [reference]',
         '    log = "train.log"  # under [candidate]',
     ]

@@ -10,7 +10,7 @@ import pytest
 
 from align.cli.main import main
 from align.report.open_run import summarize_run
-from align.traces.folder_lock import LOCK, folder_lock
+from align.traces.trace_folder import LOCK, folder_lock
 
 
 @pytest.fixture(autouse=True)

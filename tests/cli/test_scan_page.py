@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from align.cli.main import main
-from align.rules.api_table import BY_EFFORT, OtherDefault
+from align.rules.ascend_rules import BY_EFFORT, OtherDefault
 from align.scan.scan_model import CallPlace, ScannedCall, ScanResult
 
 DOCS = Path(__file__).parents[2] / "docs"

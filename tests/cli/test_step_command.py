@@ -93,7 +93,7 @@ def test_the_same_side_twice_is_aligned(capsys: pytest.CaptureFixture[str]) -> N
     shown = capsys.readouterr().out
     assert "4 gradients of parameters agree" in shown
     assert ".bias" in shown
-    assert "Left to themselves" in shown
+    assert "Both sides trained on their own" in shown
     assert "exp_avg_sq" in shown
 
 
@@ -157,7 +157,7 @@ def test_what_cannot_be_compared_ends_with_2_and_a_hint(
 def test_gradients_that_neither_side_has_are_no_pass(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["step", "train.py:cut", "train.py:cut", "--batch", "train.py:batch", "--steps", "1"]) == 2
     shown = " ".join(capsys.readouterr().out.split())
-    assert "no gradient of a parameter could be compared; align params says of each why" in shown
+    assert "no gradient of a parameter could be compared; align params gives the reason for each" in shown
 
 
 def test_gradients_that_one_side_lacks_are_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,6 +41,25 @@ def test_the_page_quotes_what_the_command_prints(
 
 
 @pytest.mark.frameworks
+def test_the_page_quotes_what_is_printed_of_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.chdir(tmp_path)
+    write_block("step", "sides.py")
+    write_block("step", "samples.py")
+    section = page("step").split("## Sample by sample")[1].split("\n## ")[0]
+    typed, *quoted = re.findall(r"```console\n\$ (.*?)```", section, re.DOTALL)[0].splitlines()
+    assert main(shlex.split(typed)[1:]) == 1
+    printed = capsys.readouterr().out.splitlines()
+    # How many limits, and which of gradients that are about as far off: they are the rounding of a machine.
+    figures = re.compile(r"([\d.,]+(e\+\d+)? +)?\b(norm|stem|head)\.\w+")
+    assert [figures.sub("WORST", line).split() for line in quoted] == [
+        figures.sub("WORST", line).split() for line in printed
+    ]
+
+
+@pytest.mark.frameworks
 def test_the_steps_of_the_page_are_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

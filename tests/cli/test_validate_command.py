@@ -92,7 +92,7 @@ def test_a_wrong_port_ends_with_1_and_its_worst_samples(capsys: pytest.CaptureFi
     assert "32 of 32 samples (100 %)" in out
     assert "another class" in out
     assert "in samples             0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 20 more" in out
-    assert "compute something else, 32 of 32 predictions differ" in " ".join(out.split())
+    assert "compute different outputs, 32 of 32 predictions differ" in " ".join(out.split())
     assert max(map(len, out.splitlines())) <= 100
 
 
@@ -134,7 +134,7 @@ def test_json_and_the_run_folder_hold_the_same(tmp_path: Path, capsys: pytest.Ca
         (("--metric", "sides.py:lying"), "data", "the metric sides.py:lying failed: RuntimeError: no such class"),
         (("--metric", "f1"), "data", "no metric is called 'f1'"),
         (("--metric", "mean-squared-error"), "data", "the metric needs equal shapes"),
-        (("--limit-samples", "0"), "data", "0 samples are none"),
+        (("--limit-samples", "0"), "data", "the number of samples is 0"),
     ],
 )
 def test_what_cannot_be_used_ends_with_2_and_one_message(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.registry import model_readers
+from align.core.load_code import model_readers
 from align.rules.layer_rules import rule_for
 
 if TYPE_CHECKING:

@@ -12,10 +12,9 @@ import pytest
 
 from align.checkpoints.extents import byte_blocks
 from align.checkpoints.open_checkpoint import open_checkpoint
-from align.core.checkpoints import StoredTensor
-from align.core.dtypes import numpy_dtype
+from align.core.load_code import checkpoint_formats
+from align.core.parameters import StoredTensor, numpy_dtype
 from align.core.protocols import CheckpointFormat
-from align.core.registry import checkpoint_formats
 from align.errors import NotACheckpointError, UnsupportedCheckpointError
 
 FORMATS = checkpoint_formats()
@@ -23,6 +22,7 @@ REFUSED = (NotACheckpointError, UnsupportedCheckpointError)
 DTYPES = [
     "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32",
     "uint64", "bool", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2",
+    "float8_e8m0fnu",
 ]  # fmt: skip
 NAMES = st.text(
     st.characters(codec="utf-8", categories=["L", "N", "P", "S"], exclude_characters=":"), min_size=1, max_size=12

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.curves.line_formats.console_reader import console_formats
 from align.curves.log_sources import LogSource, log_formats
+from align.curves.losslogs.console import console_formats
 from align.curves.place_on_axis import place_on_axis
 from align.errors import CannotRunError, EmptyLogError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CONSOLES = {lines.name: lines for lines in console_formats()}
 FORMATS = log_formats()
 _PARTS = ("a ", "1", " ", ": ", "loss: ", "1.5, ", "] [")
-_LONG, _SECONDS = 20_000, 0.5
+_LONG, _SECONDS = 80_000, 1
 every_console = pytest.mark.parametrize("name", CONSOLES)
 
 

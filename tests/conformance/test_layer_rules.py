@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pytest
 
-from align.core.registry import model_readers
+from align.core.load_code import model_readers
 from align.names.infer_names import infer_names
 from align.rules.layer_rules import LayerRule, layer_rules, rule_for
 

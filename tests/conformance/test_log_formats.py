@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from align.curves.jobs import choose_rank
-from align.curves.line_formats.console_reader import console_formats
 from align.curves.log_sources import LogFormat, LogSource, log_formats
+from align.curves.losslogs.console import console_formats
 from align.curves.place_on_axis import place_on_axis
 from align.errors import CannotRunError, EmptyLogError
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from align.curves.loss_log import LossLog
 
 FORMATS = log_formats()
-# What no pattern may be slow on: with a step for each pair of characters a line of this length takes 0.4 seconds or
-# more, with one for each character a twentieth of one.
+# What no pattern may be slow on: with a step for each pair of characters a line of this length takes 2 seconds or
+# more, with one for each character a twentieth of one. The limit lies far from both.
 _PARTS = ("a", "a ", "a@", "a-", "a_loss", "1", " ", ",", ": ", "(", "{'", '{"', "}", "%|", "| ", "loss: ", "1.5, ")
-_LONG, _SECONDS = 20_000, 0.2
+_LONG, _SECONDS = 80_000, 1
 _NUMBER = re.compile(r"(?<![\w.])[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)?(?![\w.])")
 
 

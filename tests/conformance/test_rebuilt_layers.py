@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from real_layers import build, called, copy_values, distance, drawn, is_torch, settings_of
 
-from align.core.registry import model_readers
+from align.core.load_code import model_readers
 from align.forward.settings_to_try import rebuilt_layer
 from align.lint.compare_settings import LayerPair, compare_settings
 from align.models.open_side import open_side

@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 from align.checkpoints.open_checkpoint import open_checkpoint
-from align.core.checkpoints import StoredTensor
-from align.core.registry import checkpoint_formats
+from align.core.load_code import checkpoint_formats
+from align.core.parameters import StoredTensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

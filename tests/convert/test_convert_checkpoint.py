@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+import xxhash
 
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.convert.convert_checkpoint import convert_checkpoint
+from align.core.load_code import checkpoint_formats
 from align.core.name_map import NameMap, Pairing
-from align.core.registry import checkpoint_formats
 from align.core.transforms import Cast, Permute, Reshape
 from align.core.verdicts import Outcome
 from align.errors import (
@@ -55,7 +56,13 @@ def test_the_record_says_what_was_done(source, tmp_path) -> None:
     assert record.verdict.coverage.compared == len(record.tensors) == 2
     assert (record.source_format, record.destination_format, record.verified) == ("npz", "ckpt", True)
     assert (record.files, record.framework, record.key) == ((str(tmp_path / "out.ckpt"),), "mindspore", "")
-    assert record.tensors[0].sha256 == hashlib.sha256(np.arange(6, dtype="<f4").tobytes()).hexdigest()
+    content = np.arange(6, dtype="<f4").tobytes()
+    assert record.tensors[0].hash == f"xxh3:{xxhash.xxh3_128(content).hexdigest()}"
+    signed = convert_checkpoint(source, tmp_path / "signed.ckpt", sha256=True)
+    assert signed.tensors[0].hash == f"sha256:{hashlib.sha256(content).hexdigest()}"
+    assert (len(record.content_hash), len(signed.content_hash)) == (len("xxh3:") + 32, len("sha256:") + 64)
+    with pytest.raises(UsageError, match="--no-verify reads nothing back"):
+        convert_checkpoint(source, tmp_path / "unread.ckpt", sha256=True, verify=False)
     assert record.versions["numpy"] == np.__version__
 
 
@@ -234,7 +241,7 @@ def test_a_run_that_was_killed_does_no_harm_to_the_next(source, tmp_path) -> Non
     out = tmp_path / "out.ckpt"
     out.write_bytes(b"old")
     code = (
-        "import os, signal, sys; from align.core.registry import checkpoint_formats; "
+        "import os, signal, sys; from align.core.load_code import checkpoint_formats; "
         "from align.convert.convert_checkpoint import convert_checkpoint; "
         "plugin = type(checkpoint_formats()['ckpt']); "
         "plugin.write = lambda self, stream, *_: "

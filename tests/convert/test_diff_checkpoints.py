@@ -15,9 +15,9 @@ import pytest
 import align
 from align.convert import diff_checkpoints as diffs
 from align.convert.diff_checkpoints import diff_checkpoints
-from align.core.checkpoints import StoredTensor
+from align.core.load_code import checkpoint_formats
 from align.core.name_map import Dropped, NameMap, Pairing
-from align.core.registry import checkpoint_formats
+from align.core.parameters import StoredTensor
 from align.core.transforms import Permute, Reshape
 from align.core.verdicts import Outcome
 from align.errors import CannotRunError, MapError, NotACheckpointError, UsageError
@@ -215,7 +215,7 @@ def test_a_file_of_other_names_than_the_maps_is_named_not_the_map(
         diffed(tmp_path, {names[0]: normal(2)}, {names[1]: normal(2)}, name_map=tmp_path / "map.toml")
     wanted, there = (("a", "b"), ("x", "y"))[at_fault]
     said = raised.value.message
-    assert said.endswith(f"map.toml leads ({wanted}); it has {there}")
+    assert said.endswith(f"map.toml ({wanted}); it has {there}")
     assert said.startswith(str(tmp_path / FILES[at_fault]))
     assert "remove its line `checkpoint`" in raised.value.hint
 
@@ -252,7 +252,7 @@ def test_a_map_is_followed_in_the_direction_that_fits_and_its_drops_are_excluded
         "bn.extra": "only MindSpore has it",
     }
     assert diff.verdict.coverage.compared == 1
-    assert any("followed back" in said for said in diff.warnings) is back
+    assert any("used backwards" in said for said in diff.warnings) is back
 
 
 def test_a_conversion_is_checked_by_its_record_in_both_directions(tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_prefixes_are_taken_off_whichever_side_has_them(tmp_path: Path) -> None:
         unasked = diffed(tmp_path, *sides)
         assert unasked.verdict.outcome is Outcome.ALIGNED
         assert unasked.warnings == (
-            "names are matched without what a wrapper put there: module., _orig_mod. in 2 names",
+            "names are matched without the parts that a wrapper added: module., _orig_mod. in 2 names",
         )
     with pytest.raises(UsageError, match=r"no name starts with 'net\.'"):
         diffed(tmp_path, ours, theirs, strip=["net"])
@@ -311,7 +311,7 @@ def test_wrappers_in_the_middle_of_names_are_taken_off_beside_names_that_one_sid
         diff = diffed(tmp_path, *sides)
         assert (len(diff.tensors), list(diff.missing), list(diff.extra)) == (3, ["own"], [])
         assert {tensor.outcome for tensor in diff.tensors} == {"equal"}
-        assert "without what a wrapper put there" in diff.warnings[0]
+        assert "without the parts that a wrapper added" in diff.warnings[0]
 
 
 def test_a_map_of_bare_names_fits_files_of_wrapped_ones(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.convert.convert_checkpoint import convert_checkpoint
 from align.convert.diff_checkpoints import diff_checkpoints, diff_updates
-from align.core.checkpoints import StoredTensor
-from align.core.registry import checkpoint_formats
+from align.core.load_code import checkpoint_formats
+from align.core.parameters import StoredTensor
 from align.core.verdicts import Outcome
 
 if TYPE_CHECKING:

@@ -151,8 +151,8 @@ def test_another_start_is_warned_of(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("four", "told"),
     [
-        ((BEFORE, {"body.weight": BEFORE["body.weight"]}, BEFORE, BEFORE), "head.weight, head.bias are not there aft"),
-        ((BEFORE, BEFORE, {"body.weight": BEFORE["body.weight"]}, BEFORE), "are not there before"),
+        ((BEFORE, {"body.weight": BEFORE["body.weight"]}, BEFORE, BEFORE), "head.weight, head.bias are missing aft"),
+        ((BEFORE, BEFORE, {"body.weight": BEFORE["body.weight"]}, BEFORE), "are missing before"),
         ((BEFORE, {**BEFORE, "head.bias": np.ones(3)}, BEFORE, BEFORE), "other shapes in head.bias"),
         ((BEFORE, BEFORE, {"x": np.ones(3)}, {"x": np.ones(3)}), "4 names of"),
     ],

@@ -85,7 +85,7 @@ def test_a_record_is_told_from_a_map_file_by_its_first_sign(write) -> None:
     [
         ("{", "not JSON"),
         ('{"a":' * 100_000, "nested deeper"),
-        ({}, "schema None, expected 'mindalign.convert/2'"),
+        ({}, "schema None, expected 'mindalign.convert/3'"),
         (RECORD | {"schema": "mindalign.map/1"}, "schema 'mindalign.map/1'"),
         (RECORD | {"tensors": None}, "tensors[0]"),
         (RECORD | {"tensors": ["x"]}, "tensors[0]"),

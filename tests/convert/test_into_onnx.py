@@ -139,7 +139,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(tmp_path, capsys) -
         ([tmp_path / "more.pth", old, "--into", "-o", old], "is there already"),
         (
             [tmp_path / "more.pth", old, "--into", "-o", tmp_path / "n.onnx", "--dtype", "fp16"],
-            "--dtype has no meaning",
+            "--dtype cannot be used",
         ),
     ]
     for arguments, said in cases:

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from align.convert.given_map import EndFrameworks, TwoWayMap, as_two_way, choose_direction
-from align.core.checkpoints import StoredTensor
-from align.core.dtypes import numpy_dtype
 from align.core.name_map import NameMap, Pairing
+from align.core.parameters import StoredTensor, numpy_dtype
 from align.core.transforms import IDENTITY, Cast, Permute, Reshape
 from align.errors import UsageError
 from align.names.user_rules import NameRules
@@ -33,7 +32,7 @@ def cube(frameworks=NOWHERE, transform=TURNED, **more):
 def test_what_nothing_states_is_refused_with_what_to_add(ends) -> None:
     with pytest.raises(UsageError) as error:
         choose_direction(cube(), stored(), ends)
-    assert error.value.message == "map.toml fits the file in both directions, and w becomes something else in each"
+    assert error.value.message == "map.toml fits the file in both directions, and w becomes a different tensor in each"
     assert 'source = "torch", target = "mindspore"' in error.value.hint
     assert ("then name a destination that ends in .pth" in error.value.hint) is (ends == EndFrameworks())
 

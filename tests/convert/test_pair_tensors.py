@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from align.convert.pair_checkpoints import judge_diff, judge_pair, naming_warning, pair_tensors
-from align.core.checkpoints import StoredTensor
 from align.core.name_map import Dropped, NameMap, Pairing
+from align.core.parameters import StoredTensor
 from align.core.verdicts import Outcome
 from align.measure.measure_arrays import RunningSums
 

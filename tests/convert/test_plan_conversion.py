@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from align.convert.plan_conversion import plan_conversion
-from align.core.checkpoints import Extent, StoredTensor
 from align.core.name_map import Ambiguity, Dropped, Fill, NameMap, Pairing, Unmatched
+from align.core.parameters import Extent, StoredTensor
 from align.core.transforms import Cast, Permute, Reshape
 
 
@@ -45,7 +45,7 @@ def test_everything_that_stands_against_a_map_is_listed_at_once() -> None:
         "(3,)",
     ):
         assert part in text
-    assert "extra (1,) is in the checkpoint, not in the map" in plan.problems
+    assert "extra (1,) is in the checkpoint, but not in the map" in plan.problems
 
 
 def test_a_missing_name_is_not_filled_by_a_stranger_of_equal_shape() -> None:
@@ -109,7 +109,7 @@ def test_a_transform_and_its_inverse_give_the_bytes_back(value, data) -> None:
 @pytest.mark.parametrize("name", ["", "x\n", "a\x1b[31m", "con\u202e", "\ud800", "tab\there"])
 def test_a_target_that_a_file_could_not_give_back_is_a_problem(name) -> None:
     (problem,) = plan_conversion(source(w=[1]), name_map(("w", name))).problems
-    assert problem == f"w cannot become {name!r}: a name must be of printable signs, and not empty"
+    assert problem == f"w cannot become {name!r}: a name must not be empty, and must have printable characters only"
     assert problem.isprintable()
     fill = Fill(name, np.zeros(1), "0 is the default")
     (problem,) = plan_conversion(source(w=[1]), name_map(("w", "w")), [fill]).problems

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from align.convert.convert_checkpoint import index_bytes, index_name, parse_size, plan_shards, shard_names
-from align.core.checkpoints import StoredTensor
+from align.core.parameters import StoredTensor
 from align.errors import UsageError
 
 

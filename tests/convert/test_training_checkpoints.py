@@ -229,7 +229,7 @@ def test_a_lone_count_in_a_file_of_torch_counts_for_nothing_and_is_converted(tmp
 
 def test_a_count_that_the_model_has_is_a_parameter_of_the_file(tmp_path) -> None:
     from align.checkpoints.open_checkpoint import open_checkpoint
-    from align.names.map_sides import checkpoint_side
+    from align.names.map_result import checkpoint_side
 
     checkpoint = open_checkpoint(counted(tmp_path))
     names = {wanted: checkpoint_side(checkpoint, wanted).parameters.names for wanted in (("global_step",), ())}

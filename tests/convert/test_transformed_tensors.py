@@ -12,8 +12,8 @@ import pytest
 
 from align.checkpoints.extents import byte_blocks, mapped
 from align.convert.plan_conversion import plan_conversion, transformed_tensor, with_dtype
-from align.core.checkpoints import Extent, StoredTensor
 from align.core.name_map import Fill, NameMap, Pairing
+from align.core.parameters import Extent, StoredTensor
 from align.core.transforms import IDENTITY, Cast, Permute, Reshape, chained
 
 DTYPES = ["float64", "float32", "float16", "bfloat16", "int64", "uint8", "bool", "complex64"]

@@ -11,8 +11,8 @@ import pytest
 
 from align.convert.given_map import EndFrameworks, TwoWayMap, as_two_way, choose_direction
 from align.convert.plan_conversion import plan_conversion
-from align.core.checkpoints import StoredTensor
 from align.core.name_map import Ambiguity, Dropped, NameMap, Pairing
+from align.core.parameters import StoredTensor
 from align.core.transforms import IDENTITY, Cast, Permute, Reshape, chained
 from align.names.user_rules import NameRules, Rename
 
@@ -116,7 +116,7 @@ def test_a_way_back_that_does_not_lead_there_again_is_refused() -> None:
     rename = Rename(re.compile("a(.)"), r"b\1", back=(re.compile("b(.)"), r"a\1\1"))
     way = choose_direction(rules({"c": "d"}, [rename]), stored({"d": np.ones(1), "b1": np.ones(1)}), EndFrameworks())
     (problem,) = way.problems
-    assert "leads to a11, which does not lead here" in problem
+    assert "leads to a11, but a11 does not lead here" in problem
 
 
 def test_a_reshape_of_unknown_origin_is_named_with_the_remedy() -> None:
@@ -149,7 +149,7 @@ def test_a_drop_with_neither_value_nor_default_is_left_out_and_said() -> None:
     way = choose_direction(two_way, stored({"x": np.ones(1)}), EndFrameworks())
     assert way.fills == ()
     (warning,) = way.warnings
-    assert warning.endswith("left out: head.weight, aux.*")
+    assert warning.endswith("neither a value nor a default is known: head.weight, aux.*")
 
 
 def test_what_only_the_target_had_is_dropped_on_the_way_back_with_its_reason() -> None:
@@ -177,7 +177,7 @@ def test_where_no_direction_fits_everything_is_listed_with_close_names() -> None
     text = "\n".join(way.problems)
     assert len(way.problems) == 2
     assert "unmatched source tensor encoder.weigth: no rule mentions it; closest: encoder.weight" in text
-    assert "encoder.weight is in the map, not in the checkpoint (for enc.weight); closest: encoder.weigth" in text
+    assert "encoder.weight is in the map, but not in the checkpoint (for enc.weight); closest: encoder.weigth" in text
 
 
 def test_a_map_that_leaves_something_open_is_not_followed_back() -> None:

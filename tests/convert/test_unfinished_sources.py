@@ -11,10 +11,9 @@ import pytest
 
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.convert.convert_checkpoint import convert_checkpoint
-from align.core.checkpoints import StoredTensor
-from align.core.dtypes import dtype_name
-from align.core.registry import checkpoint_formats
-from align.errors import CannotRunError
+from align.core.load_code import checkpoint_formats
+from align.core.parameters import StoredTensor, dtype_name
+from align.errors import CannotRunError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -176,18 +175,25 @@ COPIES: dict[str, Callable[[str], str]] = {
 }
 
 
-def test_averaged_copies_are_left_out_and_told(tmp_path: Path, assert_each: Any) -> None:
+def test_of_weights_and_their_averaged_copies_the_asked_ones_are_taken(tmp_path: Path, assert_each: Any) -> None:
     def check(way: str, in_front: str, statistics: bool) -> None:
         live = {in_front + name: value * 2 for name, value in LIVE.items()}
         copied = [name for name in LIVE if statistics or "bn.running" not in name]
         copies = {COPIES[way](name): LIVE[name] for name in copied}
         source = write(tmp_path / "a.safetensors", {**live, **copies})
-        record = convert_checkpoint(source, tmp_path / "a.ckpt", overwrite=True)
+        with pytest.raises(UsageError, match=r"weights twice: .* is an averaged copy \(EMA\) of") as asked:
+            convert_checkpoint(source, tmp_path / "a.ckpt", overwrite=True)
+        assert "--prefer live takes the weights themselves, --prefer ema" in asked.value.hint
+        record = convert_checkpoint(source, tmp_path / "a.ckpt", prefer="live", overwrite=True)
         wanted = {in_front + name for name in ("backbone.conv.weight", "backbone.bn.gamma", "backbone.bn.beta")}
         wanted |= {in_front + name for name in ("backbone.bn.moving_mean", "backbone.bn.moving_variance")}
         assert {one.target for one in record.tensors} == wanted | {f"{in_front}head.weight", f"{in_front}head.bias"}
-        assert f"averaged copies (EMA) of other weights: {len(copies)} tensors NOT CONVERTED" in said(record)
-        assert "save them under the names of these first" in said(record)
+        assert {*copies} <= record.dropped.keys()
+        assert float(open_checkpoint(tmp_path / "a.ckpt").tensors[f"{in_front}head.bias"].load()[0]) == 2.0
+        means = convert_checkpoint(source, tmp_path / "a.ckpt", prefer="ema", overwrite=True)
+        assert {one.target for one in means.tensors} == {one.target for one in record.tensors}
+        assert {one.source for one in means.tensors} <= {*copies} | {f"{in_front}{name}" for name in LIVE}
+        assert float(open_checkpoint(tmp_path / "a.ckpt").tensors[f"{in_front}head.bias"].load()[0]) == 1.0
         kept = convert_checkpoint(source, tmp_path / "a.npz", target="torch", overwrite=True)
         assert len(kept.tensors) == len(live) + len(copies)
         assert f"{len(copies)} tensors are averaged copies (EMA) of other weights, and stay" in said(kept)
@@ -202,7 +208,7 @@ def test_a_teacher_beside_the_weights_is_converted_and_told(tmp_path: Path, asse
         arrays = {f"{way}{name}": value for way in (student, teacher) for name, value in LIVE.items()}
         record = convert_checkpoint(write(tmp_path / "a.safetensors", arrays), tmp_path / "a.ckpt", overwrite=True)
         assert len(record.tensors) == 2 * (len(LIVE) - 1)  # but for the counts of batches
-        words = "have the names and shapes of other weights, as a model has from which another learns"
+        words = "have the names and shapes of other weights, as in a teacher or a target network"
         assert (words in said(record)) == told
         assert "averaged" not in said(record)
 

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.core.atomic_files import atomic_path, atomic_writer, check_space, existing_file, sha256_of, write_text
+from align.core.atomic_files import (
+    atomic_folder,
+    atomic_path,
+    atomic_writer,
+    check_space,
+    existing_file,
+    sha256_of,
+    write_text,
+)
 from align.core.thresholds import BLOCK_BYTES
 from align.errors import DestinationError, MissingFileError, NoSpaceError
 
@@ -247,6 +255,12 @@ def test_space_that_runs_out_meanwhile_leaves_the_old_file_and_is_told(tmp_path:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))
     try:
+        with (
+            pytest.raises(NoSpaceError, match=r"bytes are free \(File too large\)"),
+            atomic_folder(tmp_path / "ranks", ()) as folder,
+        ):
+            (folder / "a").write_bytes(bytes(1 << 21))
+        assert not any("ranks" in path.name for path in tmp_path.iterdir())
         with pytest.raises(NoSpaceError, match=r"2,097,152 bytes are needed, .* bytes are free \(File too large\)"):
             write()
     finally:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.core.import_user_code import import_user_code
+from align.core.load_code import import_user_code
 from align.errors import UserCodeError
 from align.models.user_code import load_function
 

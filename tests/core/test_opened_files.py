@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from align.core.import_user_code import note_opened_files, opened_files, users_code
+from align.core.load_code import note_opened_files, opened_files, users_code
 
 if TYPE_CHECKING:
     from pathlib import Path

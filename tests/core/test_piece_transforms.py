@@ -8,19 +8,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align.core.json_data import to_json_data
-from align.core.name_map import Pairing
+from align.core.name_map import (
+    NameMap,
+    Pairing,
+    cut_faults,
+    for_gradients,
+    held_value,
+    meant_value,
+    without_sums,
+    written_value,
+)
 from align.core.piece_transforms import (
     Crop,
     Pad,
     Part,
     Reorder,
+    Share,
     Slice,
+    Sum,
     apart_from_whole,
-    cut_faults,
     filled_up,
     is_cut,
     join_fault,
     overlap,
+    summed,
     tiling_fault,
 )
 from align.core.transforms import Cast, Permute, Reshape, Transform, chained
@@ -261,3 +272,86 @@ def test_pieces_within_pieces_that_do_not_tile_are_told() -> None:
     assert cut_faults(named, {"stack": value.shape}) == {
         "stack": "it is cut along axis 0, and in 0:1 nothing covers 0:6"
     }
+
+
+def mapped(*pairs: tuple[str, str, Transform]) -> NameMap:
+    return NameMap("a", "b", tuple(Pairing(a, b, "user", 1.0, change) for a, b, change in pairs))
+
+
+# The gates of b stand in another order, the last one of y alone is added to nothing.
+SUMS = mapped(
+    ("x", "b", chained(Reorder(0, (1, 0)), Sum(0, 2), Part(0, 0, 4, (6,)))),
+    ("y", "b", chained(Slice(0, 0, 4, (6,)), Sum(1, 2), Part(0, 0, 4, (6,)))),
+    ("y", "b", chained(Slice(0, 4, 6, (6,)), Part(0, 4, 6, (6,)))),
+)
+X, Y = np.arange(4.0), 10.0 * np.arange(6.0)
+
+
+def test_terms_are_added_up_at_their_place_and_what_stands_behind_is_done_to_the_sum() -> None:
+    meant = [meant_value(pair, {"x": X, "y": Y}).tolist() for pair in SUMS.pairings]
+    assert meant == [[2.0, 13.0, 20.0, 31.0]] * 2 + [[40.0, 50.0]]
+    doubled = mapped(("x", "c", chained(Sum(0, 2), Reshape((2, 2)))), ("z", "c", chained(Sum(1, 2), Reshape((2, 2)))))
+    assert meant_value(doubled.pairings[1], {"x": X, "z": X}).tolist() == [[0.0, 2.0], [4.0, 6.0]]
+
+
+def test_the_way_back_gives_the_first_term_all_and_zeros_to_the_others() -> None:
+    whole = np.arange(6.0)
+    back = [pair.transform.inverse(None, None) for pair in SUMS.pairings]
+    assert [type(step) for step in back[1].steps] == [Slice, Share, Part]
+    assert [one.apply(whole).tolist() for one in back] == [
+        [2.0, 3.0, 0.0, 1.0], [0.0] * 6, [0.0, 0.0, 0.0, 0.0, 4.0, 5.0],
+    ]  # fmt: skip
+    assert [one.inverse((6,), None) for one in back] == [pair.transform for pair in SUMS.pairings]
+    assert parse_transform(back[0].as_table()) == back[0]
+
+
+def test_zeros_beside_a_value_change_none_of_its_bits() -> None:
+    value = np.array([-0.0, 0.0, np.nan, 1e-45, 3.0], np.float32)
+    assert summed([value, np.zeros(5, np.float32)]).tobytes() == value.tobytes()
+    assert summed([value, np.ones(5, np.float32)])[4] == 4.0
+
+
+@pytest.mark.parametrize(
+    ("steps", "fault"),
+    [
+        ([Sum(0, 2), Sum(1, 2)], ""),
+        ([Sum(0, 3), Sum(1, 3)], "a sum of 3 has the terms 0 to 2, each once; here are 0, 1"),
+        ([Sum(0, 2), Sum(0, 2)], "a sum of 2 has the terms 0 to 1, each once; here are 0, 0"),
+        ([Sum(0, 2), Part(0, 0, 4, (4,))], "a sum of 2 has the terms 0 to 1, each once; here are 0"),
+        (
+            [Sum(0, 2), chained(Sum(1, 2), Reorder(0, (1, 0)))],
+            "what is done to the sum is not alike for all of its terms",
+        ),
+    ],
+)
+def test_a_sum_needs_each_of_its_terms_once(steps: list[Transform], fault: str) -> None:
+    assert join_fault(steps) == fault
+    assert overlap(steps) == (len(set(steps)) < len(steps) or isinstance(steps[1], Part))
+
+
+def test_of_a_share_each_target_is_needed_once() -> None:
+    pairs = mapped(("b", "x", Share(0, 2)), ("b", "y", Share(1, 2)))
+    assert cut_faults(pairs.pairings, {"b": (4,)}) == {}
+    fault = "a sum of 2 has the terms 0 to 1, each once; here are 1"
+    assert cut_faults(pairs.pairings[1:], {"b": (4,)}) == {"b": fault}
+    assert all(is_cut(pair.transform) for pair in pairs.pairings)
+    held = held_value(pairs.pairings[1], {"x": X, "y": X})
+    assert held.tolist() == (2 * X).tolist()
+    assert [written_value(pair, {"b": X}).tolist() for pair in pairs.pairings] == [X.tolist(), [0.0] * 4]
+
+
+@pytest.mark.parametrize("step", [Sum, Share])
+def test_a_term_beyond_the_last_one_is_refused(step: type[Sum | Share]) -> None:
+    with pytest.raises(ValueError, match="the term 2 is none of 2"):
+        step(2, 2)
+
+
+def test_for_gradients_each_term_has_what_the_sum_has() -> None:
+    names = for_gradients(SUMS)
+    assert names == SUMS
+    assert [meant_value(pair, {"x": X, "y": Y}).tolist() for pair in names.pairings[:2]] == [
+        [2.0, 3.0, 0.0, 1.0], [0.0, 10.0, 20.0, 30.0],
+    ]  # fmt: skip
+    back = names.pairings[1].transform.inverse((6,), None)
+    assert back.apply(np.arange(6.0)).tolist() == [0.0, 1.0, 2.0, 3.0, 0.0, 0.0]
+    assert without_sums(SUMS).pairings == SUMS.pairings[2:]

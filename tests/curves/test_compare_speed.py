@@ -14,7 +14,7 @@ from align.curves.loss_log import RAW, SINCE_LAST_PRINT, LogTable, LossLog, Seri
 from align.curves.read_logs import read_log
 
 if TYPE_CHECKING:
-    from align.curves.curve_result import SpeedComparison
+    from align.curves.loss_log import SpeedComparison
 
 DATA = Path(__file__).parent / "data"
 STEPS = 400
@@ -93,7 +93,7 @@ def test_the_first_step_of_a_mean_is_what_it_is_above_the_others() -> None:
     found = _speed(_log(times), _log(times, every=10, window=SINCE_LAST_PRINT))
     assert found.candidate.first_step == pytest.approx(9.1)
     assert found.candidate.total == pytest.approx(10 * times.sum() / 1000.0)
-    assert any("the first step of the candidate is taken to be" in note for note in found.notes)
+    assert any("the first mean of the candidate is above the others" in note for note in found.notes)
 
 
 def test_the_time_of_all_steps_since_the_last_print_is_divided_among_them() -> None:
@@ -123,14 +123,14 @@ def test_means_hide_single_slow_steps_and_that_is_told() -> None:
     smooth = _log(_times(100.0).reshape(-1, 20).mean(1), every=20, window=SINCE_LAST_PRINT)
     found = _speed(smooth, _log(_times(100.0, slow=1500.0, seed=1)))
     assert found.slow_in == "compute"
-    assert any("means over unlike spans" in note for note in found.notes)
+    assert any("means over different numbers of steps" in note for note in found.notes)
 
 
 def test_without_data_times_computing_may_be_loading_and_that_is_told() -> None:
     for waits in (None, _times(150.0) + 1.0):  # unknown, or more than the step took: not a part of it
         found = _speed(_log(_times(100.0), WAITS), _log(_times(150.0, first=200.0), waits))
         assert found.slow_in == "compute"
-        assert any("may be loading" in note for note in found.notes)
+        assert any("may include loading" in note for note in found.notes)
     assert found.reference.data_share == pytest.approx(0.05, rel=0.02)
 
 

@@ -6,9 +6,11 @@ import pytest
 
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import EPOCH_MEAN, EPOCH_SO_FAR, RAW, SINCE_LAST_PRINT, Window, find_window
-from align.curves.losslogs.csv_tables import CSV_TABLE as CSV
+from align.curves.losslogs.tables import CsvFormat
 from align.curves.read_logs import declare_window
 from align.errors import MetricMissingError, UsageError
+
+CSV = CsvFormat()
 
 
 @pytest.mark.parametrize(
@@ -38,7 +40,7 @@ def test_the_training_loss_alone_is_what_is_said_and_that_is_noted() -> None:
     log = declare_window(CSV.read(LogSource.of_text("step,loss,lr\n10,2.5,1\n")), find_window("mean of last 10"))
     assert log.table.metrics["loss"].window == Window("mean of last", 10)
     assert log.table.metrics["lr"].window == RAW
-    assert "each value of 'loss' is taken as said: mean of last 10" in log.notes
+    assert "each value of 'loss' is taken as you gave it: mean of last 10" in log.notes
 
 
 def test_a_log_without_a_training_loss_has_no_window_to_be_told() -> None:

@@ -36,7 +36,7 @@ def test_the_base_of_the_format_decides_over_the_smallest_step() -> None:
 def test_without_a_base_the_smallest_step_decides_and_it_is_noted() -> None:
     curve = place_on_axis(_global(1, 11, 21))
     assert curve.steps.tolist() == [1, 11, 21]
-    assert curve.notes == ("counting starts at 1: the format does not tell, the smallest step is 1",)
+    assert curve.notes == ("counting starts at 1: the format does not say, and the smallest step is 1",)
 
 
 def test_steps_one_less_than_multiples_are_counted_from_0() -> None:
@@ -146,7 +146,7 @@ def test_the_length_that_the_lines_tell_is_taken() -> None:
 def test_epochs_that_the_lines_tell_to_be_uneven_count_on_by_their_own_lengths() -> None:
     curve = place_on_axis(_telling([50, 49, 50]))
     assert (curve.steps.tolist(), curve.steps_per_epoch) == ([1, 51, 100], None)
-    assert "epochs have from 49 to 50 steps, each as its lines tell" in curve.notes
+    assert "epochs have from 49 to 50 steps, as the lines of each show" in curve.notes
     assert place_on_axis(_telling([50, 49]), hints=AxisHints(steps_per_epoch=50)).steps.tolist() == [1, 51]
 
 

@@ -86,11 +86,11 @@ SPARSE = _curve([5, 10, 15], [1.0] * 3)
 @pytest.mark.parametrize(
     ("curve", "size", "why", "hint"),
     [
-        (SPARSE, 2, "single ones that are 5 apart", "log every step, or means"),
+        (SPARSE, 2, "single steps that are 5 apart", "log every step, or means"),
         (SPARSE, 16, "its last step is 15", "--steps-per says"),
-        (_curve([5, 15], [1.0] * 2, SINCE_LAST_PRINT), 2, "no value is about", "multiples of 2"),
-        (_curve([3, 9], [1.0] * 2, metric="lr"), 2, "no value is about", "multiples of 2"),
-        (_curve([20, 40], [1.0] * 2, Window("median of last", 20)), 2, "no value is about", "multiples of 2"),
+        (_curve([5, 15], [1.0] * 2, SINCE_LAST_PRINT), 2, "no value is of such", "multiples of 2"),
+        (_curve([3, 9], [1.0] * 2, metric="lr"), 2, "no value is of such", "multiples of 2"),
+        (_curve([20, 40], [1.0] * 2, Window("median of last", 20)), 2, "no value is of such", "multiples of 2"),
     ],
 )
 def test_without_a_whole_group_it_is_refused_with_what_would_help(curve: Curve, size: int, why: str, hint: str) -> None:

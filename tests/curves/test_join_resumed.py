@@ -8,12 +8,14 @@ import pytest
 
 from align.curves.jobs import join_logs
 from align.curves.log_sources import LogSource
-from align.curves.losslogs.csv_tables import CSV_TABLE as CSV
+from align.curves.losslogs.tables import CsvFormat
 from align.curves.place_on_axis import place_on_axis
 from align.errors import UnlikeLogsError
 
 if TYPE_CHECKING:
     from align.curves.loss_log import LossLog
+
+CSV = CsvFormat()
 
 
 def _csv(text: str, label: str) -> LossLog:
@@ -55,7 +57,7 @@ def test_a_single_log_stays_as_it_is() -> None:
 
 def test_logs_whose_losses_are_unlike_things_are_no_one_log() -> None:
     steps, epochs = _csv("step,loss\n1,2.5\n", "a"), _csv("epoch,loss\n1,2.5\n", "b")
-    with pytest.raises(UnlikeLogsError, match="a and b cannot be read as one log: they count unlike things"):
+    with pytest.raises(UnlikeLogsError, match="a and b cannot be read as one log: they count different things"):
         join_logs([steps, epochs], "both")
     with pytest.raises(UnlikeLogsError, match="go by other names"):
         join_logs([steps, _csv("step,train_loss\n1,2.5\n", "b")], "both")

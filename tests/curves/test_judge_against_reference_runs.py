@@ -140,7 +140,7 @@ def test_noisy_runs_pass_what_published_limits_would_fail() -> None:
 
 def test_one_run_and_equal_runs_make_no_envelope() -> None:
     run, other, candidate = _runs(3)
-    with pytest.raises(UsageError, match="one run of the reference shows no spread"):
+    with pytest.raises(UsageError, match="one run of the reference does not show how much"):
         _judge([run], candidate)
     with pytest.raises(UsageError, match=r"reference runs are equal: run0\.log and run0\.log"):
         _judge([run, other, run], candidate)
@@ -179,7 +179,9 @@ def test_a_run_that_broke_off_does_not_pass_the_rest_silently() -> None:
     comparison = _judge([runs[0], _curve(runs[1].values[:100], "cut.log"), runs[2]], candidate)
     assert comparison.verdict.outcome is Outcome.ALIGNED
     assert "over 100 common steps" in comparison.verdict.reason
-    assert "200 of the candidate were not judged, as not all runs have them" in comparison.verdict.reason
+    assert (
+        "200 points of the candidate were not judged, as not all reference runs have them" in comparison.verdict.reason
+    )
 
 
 def test_two_runs_are_told_to_be_few() -> None:

@@ -15,7 +15,7 @@ from align.curves.loss_log import Curve
 from align.curves.place_on_axis import pair_curves
 
 if TYPE_CHECKING:
-    from align.curves.curve_result import CurveComparison
+    from align.curves.loss_log import CurveComparison
 
 NAN, INF = math.nan, math.inf
 STEPS = 100
@@ -45,7 +45,7 @@ def test_equal_curves_are_aligned_and_the_reason_tells_how_few_points_there_were
     assert comparison.verdict.outcome is Outcome.ALIGNED
     assert comparison.trouble == comparison.next_command == ""
     assert comparison.first_divergent_step is None
-    assert "100 common steps (1000 are asked for by the source of the limits)" in comparison.verdict.reason
+    assert "100 common steps (the source of the limits asks for 1000)" in comparison.verdict.reason
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_loss_smaller_than_the_absolute_limit_is_not_passed_by_it() -> None:
     small = DESCENT / 1000.0
     comparison = _judge(_curve(small), _curve(small * 2.0))
     assert comparison.verdict.outcome is Outcome.NOT_ALIGNED
-    assert "held to 10% of the mean loss" in comparison.criteria[0].source
+    assert "capped at 10% of the mean loss" in comparison.criteria[0].source
 
 
 def test_printed_digits_widen_the_limits() -> None:
@@ -271,7 +271,7 @@ def test_curves_that_agree_one_step_later_are_told_with_the_option_and_not_moved
 def test_a_base_that_is_settled_gets_no_option() -> None:
     comparison = _judge(_curve(DESCENT), _lost_first_line(guessed=False))
     assert comparison.trouble == "first loss differs"
-    assert any("may tell its losses a step late or early" in note for note in comparison.notes)
+    assert any("may print its losses a step late or early" in note for note in comparison.notes)
 
 
 @pytest.mark.parametrize("candidate", [DESCENT, DESCENT + WOBBLE, DESCENT * 1.2, DESCENT[::-1].copy(), DESCENT[:7] + 1])

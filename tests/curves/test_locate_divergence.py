@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from align.curves.curve_result import CurveComparison, DivergentSteps
 from align.curves.judge_curves import judge_curves
-from align.curves.loss_log import Curve
+from align.curves.loss_log import Curve, CurveComparison, DivergentSteps
 from align.curves.place_on_axis import pair_curves
 
 POINTS = 400

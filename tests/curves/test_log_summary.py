@@ -25,7 +25,7 @@ def test_a_log_that_leaves_its_steps_open_is_described_but_not_compared(
     summary = describe_log(path)
     assert (summary.first_step, summary.last_step) == steps
     assert (summary.steps_told, summary.steps_per_epoch) == (False, None)
-    assert "the global step cannot be told" in summary.notes[0]
+    assert "the global step is not known" in summary.notes[0]
     with pytest.raises(UnknownEpochLengthError):
         compare_losses(path, path)
     settled = describe_log(path, reading=LogReading(steps_per_epoch=100))

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from align.core.verdicts import Outcome
 from align.curves.compare_losses import compare_losses
-from align.curves.line_formats.console_reader import console_formats
 from align.curves.log_parts.record_lines import distance_from_zero
 from align.curves.log_sources import LogSource, log_formats
+from align.curves.losslogs.console import console_formats
 from align.curves.place_on_axis import place_on_axis
 from align.errors import CannotRunError, MixedProcessesError
 
 if TYPE_CHECKING:
-    from align.curves.curve_result import CurveComparison
+    from align.curves.loss_log import CurveComparison
 
 losses = st.one_of(
     st.floats(min_value=-1e30, max_value=1e30), st.floats(width=32), st.sampled_from([math.nan, math.inf, 0.0])
@@ -187,7 +187,7 @@ def test_a_log_of_several_processes_without_a_prefix_is_refused(values: list[flo
     printed = [_monitor({step: loss + process}, 50) for step, loss in curve.items() for process in range(processes)]
     answer = _compare(_monitor(curve, 50), "".join(printed))
     assert isinstance(answer, MixedProcessesError)
-    assert f"about {processes} unlike values" in answer.message
+    assert f"about {processes} different values" in answer.message
     assert "--candidate-rank" in answer.hint
 
 

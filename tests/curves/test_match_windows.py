@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from align.curves.loss_log import EPOCH_MEAN, EPOCH_SO_FAR, RAW, SINCE_LAST_PRINT, Curve, Skips, Window
 from align.curves.place_on_axis import pair_curves
 from align.errors import UnlikeCurvesError
-from align.words.message_words import counted
+from align.words.catalogue import counted
 
 NAN = math.nan
 losses = st.one_of(st.floats(0.01, 20.0), st.sampled_from([NAN, math.inf]))

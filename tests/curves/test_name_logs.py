@@ -10,11 +10,11 @@ import pytest
 
 from align.cli.main import main
 from align.core.json_data import to_json_data
+from align.curves.classify_trouble import TROUBLES, Trouble
 from align.curves.compare_losses import compare_losses
+from align.curves.event_rules import CurveEvidence
 from align.curves.loss_log import PairedCurves
 from align.curves.other_axis import LogsOnCommandLine, compare_logs, describe_log, name_logs, without_option
-from align.curves.troubles.classify_trouble import TROUBLES, Trouble
-from align.curves.troubles.event_rules import CurveEvidence
 from align.words.catalogue import in_language, joined, sentence
 
 if TYPE_CHECKING:

@@ -52,7 +52,7 @@ def test_where_step_1_is_alike_no_line_is_lost_and_one_side_is_an_update_behind(
     whole = replace(_curve(DESCENT), base_guessed=True)
     shift = _told(behind, whole) if side == "reference" else _told(whole, behind)
     assert (shift.behind, shift.option) == (True, "")
-    assert f"the {side} is an update behind" in shift.note
+    assert f"the {side} is one update behind" in shift.note
     assert "lost its first line" not in shift.note
 
 

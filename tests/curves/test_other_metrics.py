@@ -14,8 +14,7 @@ from align.curves.presets import PRESETS
 from align.errors import StepsPerEpochError
 
 if TYPE_CHECKING:
-    from align.curves.curve_result import OtherMetric
-    from align.curves.loss_log import Curve, Phase, Window
+    from align.curves.loss_log import Curve, OtherMetric, Phase, Window
 
 STEPS = 20
 LOSSES = np.linspace(3.0, 1.0, STEPS)

@@ -106,7 +106,7 @@ def test_a_gradient_norm_is_known_by_any_of_its_names() -> None:
 def test_an_absolute_limit_is_held_to_a_tenth_of_the_loss_in_own_presets_too() -> None:
     own = Preset("own", CurveLimits("ours", mean_abs=1.0, mean_rel=0.0))
     assert limits_for("loss", 2.0, own) == CurveLimits(
-        "ours, absolute limits held to 10% of the mean loss", mean_abs=0.2, mean_rel=0.0
+        "ours, absolute limits capped at 10% of the mean loss", mean_abs=0.2, mean_rel=0.0
     )
     assert limits_for("loss", 20.0, own) == own.loss
 

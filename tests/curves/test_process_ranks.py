@@ -79,5 +79,5 @@ def test_lines_of_nobody_stay_and_progress_bars_lose_the_prefix_of_each_part() -
 def test_a_log_that_tells_no_ranks_is_left_as_it_is(text: str) -> None:
     source = LogSource.of_text(text)
     assert choose_rank(source).source is source
-    with pytest.raises(UsageError, match="its lines tell no rank"):
+    with pytest.raises(UsageError, match="its lines name no rank"):
         choose_rank(source, 0)

@@ -69,14 +69,14 @@ def test_binary_garbage_and_a_folder_without_logs_are_told_so(tmp_path: Path) ->
     (tmp_path / "model.ckpt").write_bytes(bytes(range(256)) * 9000)
     _write(tmp_path, notes__txt="nothing here\n", empty__log="", blank__log="\n \n")
     for log in (tmp_path, tmp_path / "model.ckpt", tmp_path / "blank.log"):
-        with pytest.raises(UnknownLogError, match="no line tells a step") as caught:
+        with pytest.raises(UnknownLogError, match="no line has a step") as caught:
             read_log(log)
         assert "`align plugins` lists the formats" in caught.value.hint
 
 
 def test_all_files_that_are_no_logs_are_named_together(tmp_path: Path) -> None:
     _write(tmp_path, a__log="nothing\n", b__log="nothing\n", c__log=_csv(range(1, 3)))
-    with pytest.raises(EmptyLogError, match=r"a\.log, .*b\.log: no line tells a step"):
+    with pytest.raises(EmptyLogError, match=r"a\.log, .*b\.log: no line has a step"):
         read_log([tmp_path / name for name in ("a.log", "c.log", "b.log")])
 
 
@@ -211,7 +211,7 @@ def test_a_mean_that_was_asked_for_is_said_to_be_one_by_its_name(tmp_path: Path,
     _write(
         tmp_path, a__log="".join(line.format(step, name, 2 - step / 999, 2 - step / 777) for step in range(10, 90, 10))
     )
-    words = f"'{name}' may be a mean over several steps, by its name"
+    words = f"by its name '{name}' may be a mean over several steps"
     assert [note for note in read_log(tmp_path / "a.log", metric=name).notes if words in note]
     for other in ("loss", "learning_rate"):
         assert not [note for note in read_log(tmp_path / "a.log", metric=other).notes if "by its name" in note]

@@ -10,13 +10,13 @@ import pytest
 
 from align.core.verdicts import Outcome
 from align.curves.compare_losses import compare_losses, describe_log
-from align.words.message_words import counted
+from align.words.catalogue import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
-    from align.curves.curve_result import CurveComparison
+    from align.curves.loss_log import CurveComparison
 
 STEPS = 300
 LOSSES = 2.0 + 8.0 * np.exp(-np.arange(1, STEPS + 1) / 80.0) + 0.01 * np.sin(np.arange(1, STEPS + 1) * 1.7)

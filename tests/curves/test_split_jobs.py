@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from align.curves.jobs import choose_job, split_jobs
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import Counting, LogTable, LossLog, Series
-from align.curves.losslogs.mindspore import MINDFORMERS
+from align.curves.losslogs.mindspore import MindformersFormat
 from align.curves.place_on_axis import place_on_axis
 from align.errors import MixedJobsError, UsageError
+
+MINDFORMERS = MindformersFormat()
 
 # Each quoted from another job: unlike numbers of steps in an epoch.
 QUOTED = """\

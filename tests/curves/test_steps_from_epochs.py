@@ -103,7 +103,7 @@ def test_coarse_shares_that_begin_anew_are_counted_from_the_first_again() -> Non
     twice, notes = steps_from_shares("log", np.tile(shares, 2), 1000)
     assert once.tolist() == list(range(15, 1501, 15))
     assert twice.tolist() == [*once.tolist(), *once.tolist()]
-    assert notes == ("the steps are told by their even distance: every 15 steps",)
+    assert notes == ("the steps are known by their even distance: every 15 steps",)
 
 
 @pytest.mark.parametrize("shares", [[0.01, 0.02, 0.05, 0.1, 1.5], [0.01, 0.01, 0.02, 0.02, 0.03]])

@@ -6,9 +6,8 @@ import numpy as np
 
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.curves.compare_losses import thin_points
-from align.curves.curve_result import CurveComparison, CurveEvent, CurvePoints
 from align.curves.judging_thresholds import MOST_POINTS
-from align.curves.loss_log import Curve
+from align.curves.loss_log import Curve, CurveComparison, CurveEvent, CurvePoints
 
 
 def _comparison(count: int, spike: int | None = None) -> CurveComparison:

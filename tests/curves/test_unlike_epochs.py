@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from align.curves.curve_result import CurveComparison
+    from align.curves.loss_log import CurveComparison
 
 
 def _loss(done: float) -> float:
@@ -71,7 +71,7 @@ def test_a_fault_behind_the_first_epoch_is_seen(
 def test_other_batch_sizes_are_compared_by_shares_of_epochs(lengths: tuple[int, int], tmp_path: Path) -> None:
     comparison = _compare(tmp_path, *(_mindcv(length, 4, 4, _loss, 0.004, length) for length in lengths))
     assert comparison.verdict.outcome is Outcome.ALIGNED
-    assert "other batch sizes" in comparison.verdict.reason
+    assert "batch size, number of devices" in comparison.verdict.reason
     assert "compared by means over shares of 1/10 epoch" in comparison.verdict.reason
 
 
@@ -92,7 +92,7 @@ def test_noise_of_other_batches_is_no_fault(tmp_path: Path) -> None:
         texts = _mindcv(314, 4, 10, _loss, 0.04, 5), _mindcv(length, 4, 10, _loss, 0.04, 6)
         comparison = _compare(tmp_path, *texts)
         assert comparison.verdict.outcome is Outcome.NOT_COMPARED
-        assert "noise of unlike batches" in comparison.verdict.reason
+        assert "different batches alone make as much noise" in comparison.verdict.reason
 
 
 def test_too_few_points_of_unlike_epochs_are_refused(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_steps_that_meet_in_a_small_part_are_not_compared(often: int, tmp_path: 
     second = [*range(1, 41), *range(43, 600, 6 * often)]
     many = [*range(1, 11), *range(12, 600, often + 1)]
     other = [*range(1, 11), *range(13, 600, often + 1)]
-    assert "beside no common step" in _compare(tmp_path, _csv(many), _csv(other)).verdict.reason
+    assert "have no common step near them" in _compare(tmp_path, _csv(many), _csv(other)).verdict.reason
     comparison = _compare(tmp_path, _csv(first), _csv(second, lambda step, loss: math.nan if step > 41 else loss))
     assert (comparison.verdict.outcome, comparison.trouble) == (Outcome.NOT_ALIGNED, "NaN")
 
@@ -118,7 +118,9 @@ def test_steps_that_meet_in_a_small_part_are_not_compared(often: int, tmp_path: 
 def test_a_part_alone_is_said_to_be_one(tmp_path: Path) -> None:
     comparison = _compare(tmp_path, _csv([*range(1, 401)]), _csv([*range(201, 401)]))
     assert comparison.verdict.outcome is Outcome.ALIGNED
-    assert comparison.verdict.reason.startswith("of the steps 201 to 400 alone: 199 of the 400 points of the reference")
+    assert comparison.verdict.reason.startswith(
+        "this holds only for steps 201 to 400: 199 of the 400 points of the reference"
+    )
     assert _compare(tmp_path, _csv([*range(1, 401)]), _csv([*range(381, 401)])).verdict.outcome is Outcome.NOT_COMPARED
 
 

@@ -166,8 +166,8 @@ def test_only_a_call_of_the_model_itself_asks_to_check_the_inputs() -> None:
     kinds += ["memory order", "out of memory", "device", "one number", "batch of one", "state dict"]
     assert len({failure_hint(kind) for kind in kinds}) == len(kinds)
     for kind in kinds:
-        assert "check that the inputs" not in hint_in_model(kind, ModelFailure("fc", line="net.py:3"))
-    assert "check that the inputs" in hint_in_model("arguments", ModelFailure())
+        assert "give the inputs the names" not in hint_in_model(kind, ModelFailure("fc", line="net.py:3"))
+    assert "give the inputs the names" in hint_in_model("arguments", ModelFailure())
 
 
 @pytest.mark.parametrize("kind", ["shape", "dtype"])
@@ -175,7 +175,7 @@ def test_inputs_are_doubted_last_and_not_for_what_the_models_own_line_does(kind:
     usual = failure_hint(kind)
     told = hint_in_model(kind, ModelFailure("fc", "Linear", line="net.py:3"))
     assert told.startswith(usual.partition("; add --debug")[0])
-    assert told.index("this model takes inputs of other shapes") > told.index("go together")
+    assert told.index("give this model inputs of the shapes") > told.index("go together")
     assert "--candidate-inputs" in told
     assert hint_in_model(kind, ModelFailure(line="net.py:3")) == usual
     assert hint_in_model(kind, ModelFailure("fc", "Linear", "norm", "net.py:3")) == usual

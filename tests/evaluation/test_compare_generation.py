@@ -78,7 +78,7 @@ def test_a_cache_that_forgets_a_token_is_found_at_the_second_new_token() -> None
     result = compare(candidate_step=remembering(forgets=1))
     whole, cached = result.comparisons
     assert (whole.first_divergent, cached.first_divergent) == (None, 3)
-    assert "its logits change, first those for new token 1 (from 0)" in result.verdict.reason
+    assert "its logits change, first those for new token 1 (counted from 0)" in result.verdict.reason
     assert result.verdict.outcome is Outcome.NOT_ALIGNED
     assert {one.logits for one in result.differences} <= {"candidate with cache"}
 
@@ -131,7 +131,7 @@ def test_prompts_must_be_one_array_of_token_ids(inputs: dict[str, Any], said: st
 
 
 def test_nothing_to_generate_is_refused() -> None:
-    with pytest.raises(UsageError, match="0 new tokens are none"):
+    with pytest.raises(UsageError, match="the number of new tokens is 0"):
         compare(tokens=0)
 
 

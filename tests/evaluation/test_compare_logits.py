@@ -6,17 +6,17 @@ import pytest
 from align.core.verdicts import Outcome
 from align.evaluation.compare_generation import (
     LogitsComparison,
-    LogitsNoise,
     TokenDifference,
     compare_logits,
     first_token_differences,
     greedy_tokens,
     judge_generation,
 )
+from align.measure.limits import OutputNoise
 
 GENERATOR = np.random.default_rng(0)
 LOGITS = GENERATOR.standard_normal((2, 5, 20)).astype(np.float32)  # two sequences, a prompt of 3, 3 new tokens
-NOISE = LogitsNoise(LOGITS, LOGITS + GENERATOR.normal(0, 1e-7, LOGITS.shape))
+NOISE = OutputNoise(LOGITS, LOGITS + GENERATOR.normal(0, 1e-7, LOGITS.shape))
 PROMPT = 3
 
 
@@ -48,14 +48,14 @@ def test_the_first_position_that_differs_is_named_by_the_token_that_it_chooses(p
     assert result.first_divergent == position
     verdict = judge_generation([result], [], PROMPT)
     assert verdict.outcome is Outcome.NOT_ALIGNED
-    assert f"differ, first those for {said} (from 0)" in verdict.reason
+    assert f"differ, first those for {said} (counted from 0)" in verdict.reason
 
 
 def test_a_cache_that_changes_the_candidate_is_told_from_a_candidate_that_differs() -> None:
     clean, cached = compared(LOGITS.copy()), compared(changed(3), "candidate with cache")
     reason = judge_generation([clean, cached], [], PROMPT).reason
     assert reason.startswith(
-        "without cache the candidate agrees; with its cache its logits change, first those for new"
+        "without a cache the candidate agrees; with its cache its logits change, first those for new"
     )
 
 
@@ -87,14 +87,14 @@ def test_a_tie_is_said_and_is_no_fault() -> None:
     tie = TokenDifference("candidate", 0, 1, 3, 4, 1e-7, 1e-6, tie=True)
     verdict = judge_generation([compared(LOGITS.copy())], [tie], PROMPT)
     assert verdict.outcome is Outcome.ALIGNED
-    assert "1 sequence may part" in verdict.reason
+    assert "1 sequence may differ after a tie" in verdict.reason
 
 
 def test_another_token_that_no_rounding_explains_is_not_aligned() -> None:
     other = TokenDifference("candidate", 1, 2, 3, 4, 0.5, 1e-6, tie=False)
     verdict = judge_generation([compared(LOGITS.copy())], [other], PROMPT)
     assert verdict.outcome is Outcome.NOT_ALIGNED
-    assert verdict.reason == "new token 2 (from 0) of sequence 1 differs by more than rounding"
+    assert verdict.reason == "new token 2 (counted from 0) of sequence 1 differs by more than rounding"
 
 
 def test_nan_on_one_side_differs_and_on_both_is_not_compared() -> None:
@@ -107,6 +107,6 @@ def test_nan_on_one_side_differs_and_on_both_is_not_compared() -> None:
 
 
 def test_without_noise_the_table_gives_the_limit() -> None:
-    limit = compare_logits("candidate", LOGITS, LOGITS, LogitsNoise(LOGITS, None)).positions[0].limit
+    limit = compare_logits("candidate", LOGITS, LOGITS, OutputNoise(LOGITS, None)).positions[0].limit
     assert limit is not None
     assert limit.source == "dtype"

@@ -8,6 +8,8 @@ import pytest
 from align.core.traces import Limit
 from align.core.verdicts import Outcome
 from align.evaluation.validate_models import (
+    Combination,
+    OutputDifference,
     Scores,
     Setup,
     find_causes,
@@ -15,7 +17,6 @@ from align.evaluation.validate_models import (
     list_combinations,
     metric_limit,
 )
-from align.evaluation.validation_result import Combination, OutputDifference
 from align.measure.measure_arrays import measure
 
 SIDES = ("reference", "candidate")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from align.evaluation.thresholds import MOST_FLIPPED_INDEXES, MOST_WORST_SAMPLES
-from align.evaluation.validation_result import SampleTally
+from align.evaluation.validate_models import SampleTally
 
 if TYPE_CHECKING:
-    from align.evaluation.validation_result import OutputDifference
+    from align.evaluation.validate_models import OutputDifference
 
 LABELS = np.array([0, 1, 2, 0])
 LOGITS = np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 1.0], [0.0, 1.0, 4.0], [1.0, 0.0, 0.5]], np.float32)

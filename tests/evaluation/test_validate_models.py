@@ -14,7 +14,7 @@ from align.errors import InputsError, MissingFileError, UsageError, UserCodeErro
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 
 if TYPE_CHECKING:
-    from align.evaluation.validation_result import Validation
+    from align.evaluation.validate_models import Validation
 
 GENERATOR = np.random.default_rng(0)
 WEIGHT = GENERATOR.standard_normal((5, 4)).astype(np.float32)
@@ -156,7 +156,7 @@ def test_a_reference_that_cannot_be_widened_is_judged_by_the_table() -> None:
 
 def test_only_so_many_samples_are_taken_as_asked_for() -> None:
     assert validate(limit_samples=20).samples == (20, 20)
-    with pytest.raises(UsageError, match="0 samples are none"):
+    with pytest.raises(UsageError, match="the number of samples is 0"):
         validate(limit_samples=0)
 
 
@@ -223,7 +223,7 @@ def test_a_metric_of_the_candidate_that_is_nan_is_the_cause_and_named() -> None:
     assert "NaN of the candidate: the outputs are within their limits; the cause is the metric" in result.verdict.reason
     (finding,) = result.findings
     assert (finding.code, finding.subject) == ("metrics-differ", "own")
-    assert finding.message.endswith("where one of both gives NaN or Inf")
+    assert finding.message.endswith("one side gives NaN or Inf")
 
 
 def test_a_metric_that_makes_nan_of_rounding_is_not_blamed_on_the_models() -> None:
@@ -238,7 +238,10 @@ def test_a_metric_that_makes_nan_of_rounding_is_not_blamed_on_the_models() -> No
     nudged = port(function=lambda x, weight: np.nextafter(x @ weight.T, np.float32(9)))
     result = validate(nudged, metric=fragile, data=batch)
     assert result.verdict.outcome is Outcome.NOT_ALIGNED
-    assert "the models agree, and fragile makes NaN of a difference in rounding: mend it" in result.verdict.reason
+    assert (
+        "the models agree, but fragile turns a difference in rounding into NaN: correct the metric"
+        in result.verdict.reason
+    )
 
 
 def test_metrics_that_are_nan_on_the_same_samples_are_alike() -> None:

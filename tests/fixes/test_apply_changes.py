@@ -187,7 +187,7 @@ def test_python_runs_the_new_content_even_if_size_and_second_are_those_of_the_ol
 def test_a_copy_that_is_there_already_is_never_overwritten(project: Path) -> None:
     change, run = of_package(project), project / "run"
     apply_changes([change], run, run / "overlay")
-    with pytest.raises(CannotRunError, match="a copy is there") as raised:
+    with pytest.raises(CannotRunError, match="a changed copy exists") as raised:
         apply_changes([change], run, run / "overlay")
     assert "PYTHONPATH" in raised.value.hint
 

@@ -10,12 +10,10 @@ import pytest
 from align.core.json_data import to_json_data
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import CannotRunError
-from align.fixes.fix_job import FixJob
-from align.fixes.fix_port import PlannedFix, apply_fix
-from align.fixes.fix_result import FixResult, faults_after
+from align.fixes.fix_port import Executed, PlannedFix, apply_fix
+from align.fixes.fix_result import FixJob, FixResult, faults_after
 from align.fixes.plan_changes import FileChange, FilePlace, PlannedChanges
 from align.report.kinds.culprits import fix_blocks
-from align.runs.climb_ladder import Executed
 from align.runs.project_file import ProjectSide
 from align.runs.run_folder import RunFolder, as_document
 
@@ -83,7 +81,7 @@ def test_what_is_made_worse_is_said_first_with_the_command_that_puts_all_back(fi
     result = apply_fix(fix, run_again)
     assert result.verdict is not None
     assert result.verdict.exit_code == 1
-    assert "1 part made worse" in result.verdict.reason
+    assert "1 part was made worse" in result.verdict.reason
     assert result.next_commands == (fix.job.undo,)
     first = fix_blocks(as_document(result, {}))[0]
     assert first.lines == (f"1 part made worse. To put all back:\n{fix.job.undo}",)
@@ -100,7 +98,7 @@ def test_all_is_put_back_if_the_run_afterwards_comes_to_no_comparison(
             raise stop
         return Executed(2, "", "align: building port.py:f failed: ImportError: no lib\nHint: look at port.py:1\n")
 
-    with pytest.raises(stop or CannotRunError, match=None if stop else "all files are as they were: .*ImportError"):
+    with pytest.raises(stop or CannotRunError, match=None if stop else "all files were put back: .*ImportError"):
         apply_fix(fix, run_again)
     assert (fix.job.root / "port.py").read_bytes() == b"eps = 1e-3\n"
     assert not (fix.job.run / "fix").exists()
@@ -113,7 +111,7 @@ def test_what_is_edited_during_the_run_afterwards_stays_and_is_named(fix: Planne
         port.write_bytes(b"eps = 7\n")
         return Executed(2, "", "align: building port.py:f failed: NameError\n")
 
-    with pytest.raises(CannotRunError, match=r"changed during it: \S*port.py") as raised:
+    with pytest.raises(CannotRunError, match=r"edited during that run: \S*port.py") as raised:
         apply_fix(fix, run_again)
     assert port.read_bytes() == b"eps = 7\n"
     assert (fix.job.run / "fix" / "1" / "1_port.py").read_bytes() == b"eps = 1e-3\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from align.fixes.plan_changes import OVERLAY_BYTES, FilePlace, copy_unit, place_of, remove_unit, too_large
-from align.words.message_words import Sentence
+from align.words.catalogue import Sentence
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ def accept(glob: str, layers: list[LayerComparison], *culprits: Culprit) -> Devi
 def test_an_accepted_layer_and_what_carries_its_deviation_on_leave_the_verdict_and_stay_in_the_coverage() -> None:
     found = accept("port.a*", LAYERS, culprit("act"))
     assert [one.outcome for one in found.layers] == ["aligned", "accepted", "accepted", "accepted"]
-    carried = "right alone: carries an accepted deviation on"
+    carried = "right by itself: it passes an accepted deviation on"
     assert [one.note for one in found.layers[1:]] == ["the kernel of the CPU", carried, carried]
     assert found.culprits == ()
     assert (found.accepted[0].candidates, found.accepted[0].factor) == (("port.act",), 7.0)

@@ -13,7 +13,7 @@ from align.errors import CannotRunError, UsageError
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 
 if TYPE_CHECKING:
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
 
 WIDTH = 8
 INPUTS = {"x": np.random.default_rng(0).standard_normal((4, WIDTH)).astype(np.float32)}
@@ -135,7 +135,7 @@ def test_what_cannot_be_asked_for_is_said() -> None:
         align.bisect_precision(model, inputs=INPUTS, precision="float17")
     with pytest.raises(UsageError, match="one precision or one device"):
         align.bisect_precision(model, inputs=INPUTS, precision="float16", device="cpu")
-    with pytest.raises(UsageError, match="no layer that is called fits 'encoder"):
+    with pytest.raises(UsageError, match="no called layer matches 'encoder"):
         align.bisect_precision(model, inputs=INPUTS, precision="float16", layers="encoder.*")
     with pytest.raises(CannotRunError, match="MindSpore cannot run single layers"):
         align.bisect_precision(network(1.0), inputs=INPUTS, device="cpu")
@@ -143,5 +143,5 @@ def test_what_cannot_be_asked_for_is_said() -> None:
 
 def test_models_of_plain_functions_cannot_be_moved() -> None:
     model = ArrayModel((ArrayLayer("act", "torch.nn.ReLU", lambda x: np.maximum(x, 0), {}),))
-    with pytest.raises(CannotRunError, match="layers of arrays models cannot be moved"):
+    with pytest.raises(CannotRunError, match="layers of arrays models cannot run alone in another precision"):
         align.bisect_precision(model, inputs=INPUTS, precision="float16")

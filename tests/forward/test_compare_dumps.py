@@ -78,7 +78,7 @@ def test_other_weights_are_the_first_difference(tmp_path: Path) -> None:
         (file,) = (tmp_path / "port").rglob(f"Cell.conv1.Conv2d.forward.0.{name}.npy")
         np.save(file, np.load(file) * np.float32(1.01))
     other = compare(DATA / "torch", tmp_path / "port")
-    assert "the first is parameter weight of conv1 (Conv2d) -> conv1 (Conv2d)" in other.verdict.reason
+    assert "first at parameter weight of conv1 (Conv2d) -> conv1 (Conv2d)" in other.verdict.reason
     assert [one.subject for one in other.findings if one.code == "weights-differ"] == ["conv1.weight"]
 
 
@@ -161,7 +161,7 @@ def test_a_tensor_without_elements_is_no_statistic(tmp_path: Path) -> None:
 def test_unequal_checksums_are_not_said_to_agree(tmp_path: Path) -> None:
     result = compare(told(tmp_path / "a", md5="0b1c2d3e"), told(tmp_path / "b", md5="0b1c2d3f"))
     assert result.verdict.outcome is Outcome.NOT_COMPARED
-    assert "leave open whether they agree" in result.verdict.reason
+    assert "do not show whether they agree" in result.verdict.reason
 
 
 @pytest.mark.parametrize(("dtype", "outcome"), [("torch.int64", "not aligned"), ("torch.float32", "not comparable")])
@@ -178,7 +178,7 @@ def test_a_dump_without_what_the_reference_ends_with_could_not_tell(tmp_path: Pa
     file.write_text(json.dumps(table), encoding="utf-8")
     cut = compare(DATA / "torch", tmp_path / "port")
     assert cut.verdict.outcome is Outcome.NOT_COMPARED
-    assert "returned last, fc (Linear), has no counterpart" in cut.verdict.reason
+    assert "last output of the reference, fc (Linear), has no counterpart" in cut.verdict.reason
     assert compare(tmp_path / "port", DATA / "torch").verdict.outcome is Outcome.ALIGNED
 
 
@@ -211,7 +211,7 @@ def test_a_model_and_a_dump_are_no_pair(
     Path("port.py").write_text("def build(): ...", encoding="utf-8")
     assert main(["forward", str(DATA / "torch"), "port.py:build"]) == 2
     message = " ".join(capsys.readouterr().err.split())
-    assert "is a dump without the inputs of its run, port.py:build a model" in message
+    assert "is a dump without the inputs of its run, and port.py:build is a model" in message
     assert "align capture port.py:build" in message
     assert "inputs.npz" not in message  # a dump has none
 

@@ -12,8 +12,7 @@ from align.core.name_map import NameMap, Pairing, Unmatched
 from align.core.verdicts import Outcome
 from align.errors import CannotRunError, FolderInUseError, NothingInCommonError
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
-from align.traces.folder_lock import LOCK, folder_lock
-from align.traces.trace_folder import TraceFolder
+from align.traces.trace_folder import LOCK, TraceFolder, folder_lock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -126,7 +125,7 @@ def test_parameters_that_the_map_leaves_open_are_told() -> None:
 
 def test_a_map_of_other_models_is_refused() -> None:
     name_map = NameMap("a", "b", (Pairing("old.weight", "gone.weight", "user", 1.0),))
-    with pytest.raises(CannotRunError, match=r"lack parameters of the name map: old\.weight"):
+    with pytest.raises(CannotRunError, match=r"lack parameters that the name map has: old\.weight"):
         align.compare_forward(model(linear("fc")), model(dense("head")), inputs=X, name_map=name_map)
 
 

@@ -98,7 +98,7 @@ def test_the_first_gradient_that_is_wrong_is_named(folders: Path) -> None:
     assert result.verdict.outcome is Outcome.NOT_ALIGNED
     assert result.layers[result.first_divergent].reference == "act"
     assert [one.reference for one in result.layers if one.outcome == "not aligned"] == ["act", "one"]
-    assert "2 of 5 gradients of layer outputs differ, the first is act" in result.verdict.reason
+    assert "2 of 5 gradients of layer outputs differ, first at act" in result.verdict.reason
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -108,7 +108,7 @@ def test_gradients_that_never_arrive_on_one_side_are_no_pass(folders: Path, *, s
     assert result.verdict.outcome is Outcome.NOT_ALIGNED
     (missing,) = [one for one in result.findings if one.code == "gradient-missing"]
     assert missing.subject == ("reference" if swapped else "candidate")
-    assert "no gradient comes back to act, one, where the other side has one" in missing.message
+    assert "no gradient reaches act, one, but one does on the other side" in missing.message
     assert [one.code for one in compared(folders, "cut", "cut").findings if one.severity == "error"] == []
 
 
@@ -129,7 +129,7 @@ def test_the_command_compares_them_and_refuses_what_is_none(
 def test_gradients_apart_from_their_trace_are_refused(folders: Path, tmp_path: Path) -> None:
     alone = (folders / "clean" / "backward").rename(tmp_path / "alone")
     try:
-        with pytest.raises(RunFolderError, match="says nothing of the model") as told:
+        with pytest.raises(RunFolderError, match="does not say which model") as told:
             align.compare_trace_folders(folders / "original" / "backward", alone)
         assert "stays inside of DIR" in told.value.hint
     finally:

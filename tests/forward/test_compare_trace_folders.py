@@ -76,14 +76,18 @@ def outcomes(result: ForwardComparison) -> list[str]:
 
 
 def test_folders_have_the_caveats_of_the_models(tmp_path: Path) -> None:
-    for name, given, told in (("one", X[:1], ["batch of 1"]), ("ones", np.ones_like(X), ["x is 1.0"]), ("all", X, [])):
+    for name, given, told in (
+        ("one", X[:1], ["the batch holds 1 sample"]),
+        ("ones", np.ones_like(X), ["x is 1.0"]),
+        ("all", X, []),
+    ):
         found = compared(tmp_path / name, model(), model(True), inputs=given)
         live = align.compare_forward(model(), model(True), inputs={"x": given}, power=False)
         assert found.verdict.caveats == live.verdict.caveats
         assert [
             one.split(" through")[0].split(":")[0] for one in found.verdict.caveats if not one.startswith("judged")
         ] == told
-        assert any(one.startswith("judged in float32: a difference of") for one in found.verdict.caveats)
+        assert any(one.startswith("judged in float32: a relative difference of") for one in found.verdict.caveats)
 
 
 def test_folders_are_judged_as_the_models_are(tmp_path: Path) -> None:
@@ -226,7 +230,7 @@ def test_another_mode_or_step_is_refused_and_all_reasons_are_listed(tmp_path: Pa
 
 def test_outputs_of_another_structure_are_refused(tmp_path: Path) -> None:
     two = model(True, last=lambda x, weight: (x @ weight.T, x))
-    with pytest.raises(UnlikeTracesError, match="outputs of different structure: 1 tensor and 2"):
+    with pytest.raises(UnlikeTracesError, match="outputs have different structures: 1 tensor and 2"):
         compared(tmp_path, model(), two)
 
 
@@ -254,11 +258,11 @@ def test_what_is_no_trace_of_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MissingFileError, match="trace folder or dump not found"):
         align.compare_trace_folders(whole, tmp_path / "nothing")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DumpError, match="is neither a trace folder nor a dump that is known"):
+    with pytest.raises(DumpError, match="is neither a trace folder nor a dump of a known tool"):
         align.compare_trace_folders(whole, tmp_path / "empty")
     with TraceWriter(tmp_path / "bare", {}):
         pass
-    with pytest.raises(RunFolderError, match=r"says nothing of the model.*\nHint: .*align capture"):
+    with pytest.raises(RunFolderError, match=r"does not say which model.*\nHint: .*align capture"):
         align.compare_trace_folders(whole, tmp_path / "bare")
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from align.cli.main import main
-from align.forward.caveats import who_deviates
 from align.forward.compare_forward import compare_forward
+from align.forward.judge_forward import who_deviates
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 
 INPUTS = {"x": np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)}

@@ -61,7 +61,7 @@ def test_the_layer_that_cannot_be_exported_is_named_and_nothing_is_written(sides
     code, _, error = run(capsys, *command)
     assert (code, file.exists()) == (2, False)
     assert "linalg_eigvals" in error
-    assert "layer 1 (Odd) cannot be exported by itself either" in error
+    assert "layer 1 (Odd) cannot be exported on its own either" in error
 
 
 def test_what_goes_without_a_check_is_refused(sides, tmp_path, capsys) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from align.core.registry import model_readers
+from align.core.load_code import model_readers
 from align.forward.isolated_calls import Isolation, IsolationOptions, NoiseIsolation, expected_calls
 from align.measure.limits import RoundingNoise
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel

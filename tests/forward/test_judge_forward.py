@@ -40,11 +40,11 @@ def test_all_layers_and_the_output_within_limits_is_aligned_with_its_coverage() 
 def test_one_layer_outside_is_not_aligned_even_if_the_output_agrees() -> None:
     found = verdict(layer("fc"), layer("mid", "not aligned"), layer("end", "not aligned"), layer(""))
     assert found.outcome is Outcome.NOT_ALIGNED
-    assert found.reason == "2 of 4 layer outputs differ, the first is mid (Linear) -> port.mid (Dense)"
+    assert found.reason == "2 of 4 layer outputs differ, first at mid (Linear) -> port.mid (Dense)"
 
 
 def test_the_output_itself_is_named_in_words() -> None:
-    assert "the first is the output (Linear) -> the output (Dense)" in verdict(layer("", "not aligned")).reason
+    assert "at the output (Linear) -> the output (Dense)" in verdict(layer("", "not aligned")).reason
 
 
 @pytest.mark.parametrize(

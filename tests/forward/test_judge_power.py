@@ -20,7 +20,7 @@ def test_outputs_that_do_not_move_with_the_input_could_not_tell() -> None:
     verdict = with_power(ALIGNED, Power((output("conv", 900.0), output("", 0.03))))
     assert verdict.outcome is Outcome.NOT_COMPARED
     assert verdict.reason.startswith("could not tell: the model's outputs agree")
-    assert "0.03 of their limit" in verdict.reason
+    assert "0.03 times their limit" in verdict.reason
     assert verdict.coverage == COVERAGE
 
 
@@ -38,7 +38,7 @@ def test_blind_parameters_keep_the_verdict_and_are_counted() -> None:
     seen = ParameterPower("fc.weight", 4, 1, 1e-4, "partly blind")
     verdict = with_power(ALIGNED, Power((output("", 9.0),), (*blind, seen)))
     assert verdict.outcome is Outcome.ALIGNED
-    assert verdict.reason == "all agree; 2 parameters of the reference show in none of them"
+    assert verdict.reason == "all agree; 2 parameters of the reference have no effect on them that shows"
 
 
 def test_what_could_not_be_measured_is_said() -> None:

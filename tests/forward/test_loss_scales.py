@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import align
-from align.core.dtypes import GradientsMet
+from align.core.parameters import GradientsMet
 from align.errors import CannotRunError, InputsError
 from align.forward.emulate_model import flushed, loss_scales
 

@@ -228,7 +228,7 @@ def test_a_network_of_a_framework_without_gradients_keeps_what_its_runs_tell() -
 
     power = align.measure_power(nn.SequentialCell(nn.Dense(8, 4), nn.ReLU()), X)
     assert power.inputs["x"] > 1.0
-    assert power.unmeasured == {"parameters": "mindspore models are run forwards only"}
+    assert power.unmeasured == {"parameters": "mindspore models can only run forward"}
 
 
 def test_a_model_that_its_copy_does_not_follow_is_not_called_blind() -> None:

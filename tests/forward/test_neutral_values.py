@@ -96,7 +96,7 @@ def test_a_constant_that_the_port_made_of_a_neutral_value_when_it_was_built_is_o
 
     result = compared(lambda x, scale: x * np.exp(scale), kept, scale=np.zeros(3))
     assert result.verdict.outcome is Outcome.NOT_ALIGNED
-    assert "made a constant of them once, when it was built" in result.verdict.reason
+    assert "stored them as constants when it was built" in result.verdict.reason
 
 
 def test_a_copy_of_another_value_is_moved_by_itself() -> None:
@@ -256,7 +256,10 @@ def test_what_the_reference_does_not_take_is_told_and_accuses_nobody() -> None:
     with np.errstate(invalid="ignore"):
         result = compared(of(-9), of(1e-9), POSITIVE, weight=WEIGHT)
     assert result.verdict.outcome is Outcome.ALIGNED
-    assert any("no value of x is negative: what that hides is not known" in one for one in result.verdict.caveats)
+    assert any(
+        "no value of x is negative: this may hide a fault, which could not be checked" in one
+        for one in result.verdict.caveats
+    )
 
 
 def test_layers_that_return_one_sign_are_given_inputs_that_turn_it() -> None:
@@ -266,7 +269,7 @@ def test_layers_that_return_one_sign_are_given_inputs_that_turn_it() -> None:
         return ArrayModel((first, last))
 
     inputs = {"x": RNG.standard_normal((40, 3))}
-    spot = "nothing that first (Linear) returns is negative"
+    spot = "no value that first (Linear) returns is negative"
     for shift, told in ((9.0, Outcome.NOT_ALIGNED), (900.0, Outcome.ALIGNED)):
         wrong = align.compare_forward(of(np.abs, shift), of(lambda x: np.maximum(x, 0), shift), inputs=inputs)
         assert wrong.verdict.outcome is told

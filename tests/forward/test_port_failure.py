@@ -70,7 +70,7 @@ def test_a_difference_before_the_failure_shows_and_decides_nothing() -> None:
     result = compared(first=off, third=raising)
     assert result.verdict.outcome is Outcome.NOT_COMPARED
     assert result.layers[result.first_divergent].candidate == "first"
-    assert "of 2 layer outputs before that 2 differ already, the first is first (Dense)" in result.verdict.reason
+    assert "2 of 2 layer outputs before that differ already, first at first (Dense)" in result.verdict.reason
 
 
 def test_the_clean_twin_has_no_failure() -> None:

@@ -59,7 +59,7 @@ def test_each_fault_is_told_beside_those_of_other_tables(tmp_path: Path, text: s
     assert fault in faults
     assert (
         "unknown table or key 'other'; known: [accepted], [candidate], [forward], [limits], [loss], "
-        "[metric], [reference], [run], [training]" in faults
+        "[metric], [reference], [run], [speed], [training]" in faults
     )
 
 

@@ -14,7 +14,7 @@ from align.core.transforms import IDENTITY, Permute, Transform
 from align.forward.explain_culprits import initial_distribution, weight_causes
 
 if TYPE_CHECKING:
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.forward.relations.relation import Relation
 
 RNG = np.random.default_rng(3)

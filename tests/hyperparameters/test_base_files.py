@@ -55,7 +55,7 @@ def test_a_package_that_is_not_installed_is_said(settings: Any, text: str) -> No
 
 @pytest.mark.parametrize("base", ["mmtried::_base_/none.py", "mmtried::../../none.py", "mmtried::"])
 def test_a_base_that_the_package_lacks_is_said(settings: Any, package: Path, base: str) -> None:
-    with pytest.raises(UnreadableSettingsError, match="is not there"):
+    with pytest.raises(UnreadableSettingsError, match="does not exist"):
         settings.read("a.py", f"_base_ = '{base}'\nlr = 1\n")
 
 
@@ -67,11 +67,11 @@ def test_what_is_no_name_of_a_package_is_not_installed(settings: Any, base: str)
 
 @pytest.mark.parametrize("base", ["5", "[1]", "[['a.py']]", "{'a': 1}"])
 def test_a_base_that_is_no_path_is_said(settings: Any, base: str) -> None:
-    with pytest.raises(UnreadableSettingsError, match="what `_base_` names is no path"):
+    with pytest.raises(UnreadableSettingsError, match="`_base_` does not name a path"):
         settings.read("a.py", f"_base_ = {base}\nlr = 1\n")
 
 
 def test_a_base_that_is_missing_says_how_bases_are_named(settings: Any) -> None:
-    with pytest.raises(UnreadableSettingsError, match="is not there") as caught:
+    with pytest.raises(UnreadableSettingsError, match="does not exist") as caught:
         settings.read("a.py", "_base_ = 'none.py'\nlr = 1\n")
     assert "relative to the file" in caught.value.hint

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from align.hyperparameters.hyperparameter_result import batch_quantity, duration_quantity, warmup_quantity
-from align.hyperparameters.named_parameters import Meaning
+from align.hyperparameters.named_parameters import Meaning, batch_quantity, duration_quantity, warmup_quantity
 from align.hyperparameters.setting_values import Held
 
 

@@ -85,8 +85,8 @@ def test_rivals_of_two_runs_of_one_program_are_each_held_against_their_own(setti
         ("image_mean: imagenet\n", "image_mean: [0.4, 0.5, 0.6]\n", "names of its own"),
         ("mask_ratio: 0.5\n", "a: {mask_ratio: 0.6}\n", "a.mask_ratio"),
         ("factors: 64\n", "num_factors: 16\n", "num_factors"),
-        ("data_path: data/icdar2015\n", "data_path: data/icdar15\n", "other paths"),
-        ("pretrained: a/b.pth\n", "pretrained: c/d.ckpt\n", "other paths"),
+        ("data_path: data/icdar2015\n", "data_path: data/icdar15\n", "the paths differ"),
+        ("pretrained: a/b.pth\n", "pretrained: c/d.ckpt\n", "the paths differ"),
         ("batch_size: 24\ngpus: [0, 1]\n", "batch_size: 12\ndevice_num: 1\n", "devices"),
     ],
 )

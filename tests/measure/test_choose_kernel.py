@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.measure.choose_kernel import Kernels, load_loops
-from align.measure.compiled_kernel import CompiledKernel
-from align.measure.measure_arrays import NumpyKernel
+from align.measure.measure_arrays import CompiledKernel, Kernels, NumpyKernel, load_loops
 from align.measure.thresholds import WORTH_LOADING
 
 if TYPE_CHECKING:
@@ -94,7 +92,7 @@ def test_much_work_begins_with_numpy_and_goes_on_with_the_compiled_kernel(kept: 
 @pytest.mark.frameworks
 def test_code_is_compiled_once_and_kept_for_this_user_alone(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert kept.stat().st_mode & 0o777 == 0o600
-    monkeypatch.setitem(sys.modules, "align.measure.compiled_loop", None)  # so that compiling would fail
+    monkeypatch.setitem(sys.modules, "numba", None)  # so that compiling would fail
     assert set(load_loops().by_dtype) == {"float32", "float64"}
 
 

@@ -13,9 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from align.measure.choose_kernel import load_loops
-from align.measure.compiled_kernel import CompiledKernel, CompiledLoops
-from align.measure.measure_arrays import NumpyKernel, RunningSums
+from align.measure.measure_arrays import CompiledKernel, CompiledLoops, NumpyKernel, RunningSums, load_loops
 from align.measure.thresholds import TILE
 
 pytestmark = pytest.mark.frameworks  # needs numba

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from align.core.dtypes import EPSILON
+from align.core.parameters import EPSILON
 from align.core.traces import Capture, Measurement, smallest_factor
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from align.core.trace_metadata import TensorKind
+from align.core.traces import TensorKind
 from align.errors import UserCodeError
 from align.models.live_calls import called_by_user, tensor_kinds, user_line
 from align.models.user_code import run_user_code

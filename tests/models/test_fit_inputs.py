@@ -136,7 +136,7 @@ def test_the_candidate_may_have_inputs_of_its_own(classes: Any) -> None:
     assert result.verdict.exit_code == 0
     assert list(result.candidate_inputs) == ["pixels"]
     assert compared({"pixels": X * 250}).verdict.exit_code == 1
-    with pytest.raises(InputsError, match="1 batches for the reference and 2 for the candidate"):
+    with pytest.raises(InputsError, match="the reference has 1 batches, and the candidate has 2"):
         compared([{"pixels": X}, {"pixels": X}])
 
 

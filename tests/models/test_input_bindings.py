@@ -34,12 +34,12 @@ def test_names_that_both_sides_have_are_no_surprise() -> None:
 def test_a_lone_input_can_only_go_to_the_one_parameter() -> None:
     assert codes(lambda x: x, lambda pixels: pixels) == {}
     told = codes(lambda x: x, lambda pixels, mask=None: pixels)
-    assert "x goes to pixels, and mask=None as the default is" in told["inputs-by-position"]
+    assert "x goes to pixels; mask=None as the default is" in told["inputs-by-position"]
 
 
 def test_a_guess_by_position_is_a_warning() -> None:
     told = codes(lambda ids, mask: ids, lambda ids, types=None, attention=None: ids, "ids mask")
-    assert "mask goes to types, and attention=None as the default is" in told["inputs-by-position"]
+    assert "mask goes to types; attention=None as the default is" in told["inputs-by-position"]
     assert codes(lambda a, b: a, lambda first, second: first, "a b").keys() == {"inputs-by-position"}
 
 

@@ -15,8 +15,8 @@ from align.cli.main import main
 from align.core.verdicts import Outcome
 from align.errors import SharedModelError
 from align.models.open_side import changed_tensors, open_side, open_sides, shared_tensors
-from align.models.restore_state import array_memory
 from align.models.thresholds import CHECKSUM_ELEMENTS
+from align.models.user_code import array_memory
 
 pytestmark = pytest.mark.frameworks
 
@@ -213,7 +213,7 @@ def test_one_object_is_refused_where_nothing_makes_the_sides_differ(nets: str) -
             open_sides(SideRequest(f"{nets}:cached", **asked), SideRequest(f"{nets}:cached", **asked))
     with pytest.raises(SharedModelError, match="one object"):
         open_sides(SideRequest(f"{nets}:cached", path), SideRequest(f"{nets}:cached", path.resolve()))
-    with pytest.raises(SharedModelError, match="in the dtype that are asked for"):
+    with pytest.raises(SharedModelError, match="in the chosen dtype"):
         open_sides(f"{nets}:cached", SideRequest(f"{nets}:cached", dtype="float32"))
     first, second = open_sides(SideRequest(f"{nets}:cached", path), SideRequest(f"{nets}:cached", other))
     assert (first.copied, second.copied != "") == ("", True)
@@ -272,7 +272,7 @@ def test_nothing_leaks_by_a_cast(nets: str) -> None:
 
 
 def test_a_function_that_changes_the_other_sides_model_is_refused(nets: str) -> None:
-    with pytest.raises(SharedModelError, match=r"building the latter changed the former, 1 tensor \(2\.weight\)"):
+    with pytest.raises(SharedModelError, match=r"building the second changed 1 tensor \(2\.weight\) of the first"):
         open_sides(f"{nets}:cached", f"{nets}:wraps_and_scales")
 
 
@@ -288,11 +288,11 @@ def test_memory_is_found_to_be_shared_across_frameworks(tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize(
     ("port", "reason"),
-    [("in_a_closure", "Port.forward is a function, .* keeps an object of type Sequential"), ("uncopied", "generator")],
+    [("in_a_closure", "Port.forward is a function that keeps an object of type Sequential"), ("uncopied", "generator")],
 )
 def test_what_cannot_be_copied_is_refused_with_the_reason(torch_nets: str, port: str, reason: str) -> None:
     with pytest.raises(
-        SharedModelError, match=f"the latter shared .*cannot be copied: TypeError: .*{reason}"
+        SharedModelError, match=f"the second shared .*cannot be copied: TypeError: .*{reason}"
     ) as caught:
         open_sides(f"{torch_nets}:cached", f"{torch_nets}:{port}")
     assert caught.value.exit_code == 2

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from align.models.restore_state import Overwriter
+from align.models.user_code import Overwriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

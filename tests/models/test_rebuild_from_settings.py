@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from align.core.registry import model_readers
+from align.core.load_code import model_readers
 
 pytestmark = pytest.mark.frameworks
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from align.models.restore_state import fixed_seed, restored_attributes
+from align.models.user_code import fixed_seed, restored_attributes
 
 
 def test_attributes_and_what_their_containers_held_are_put_back() -> None:

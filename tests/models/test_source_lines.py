@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from align.models.calls_in_code import called_at
+from align.models.rebuild_from_settings import called_at
 from align.models.source_lines import made_at
 
 if TYPE_CHECKING:

@@ -82,7 +82,7 @@ def test_a_parser_that_ends_the_program_is_told_as_such(here: Path) -> None:
         built("needs")
     assert caught.value.exit_code == 2
     assert "__main__" in caught.value.hint
-    assert "gets no command line" in caught.value.hint
+    assert "has no command line" in caught.value.hint
 
 
 def test_a_folder_that_an_import_goes_to_is_left_again_and_its_own_functions_find_their_files(here: Path) -> None:

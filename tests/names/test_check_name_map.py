@@ -12,10 +12,9 @@ from align.core.name_map import Pairing
 from align.core.transforms import IDENTITY, Permute
 from align.errors import MapError, NothingInCommonError
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
-from align.names.check_name_map import check_name_map, name_map_faults
 from align.names.map_file import read_map
-from align.names.map_parameters import map_parameters
-from align.names.map_sides import open_map_side
+from align.names.map_parameters import check_name_map, map_parameters, name_map_faults
+from align.names.map_result import open_map_side
 from align.names.user_rules import check_shapes
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ def test_a_target_that_is_made_twice_is_left_open_with_a_line_that_names_its_sou
     assert [one.source for one in name_map.pairings] == ["c"]
     assert [(group.sources, group.targets) for group in name_map.ambiguous] == [(("a", "b"), ("x",))]
     lines = [sentence(key, **facts) for key, facts in notes]
-    assert lines == ["x is left open: a, b all lead to it, and a target is made once"]
+    assert lines == ["x is left open: a, b all lead to it, and only one source may"]
     assert map_verdict(name_map).exit_code == 1
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from align.core.checkpoints import StoredTensor
+from align.core.parameters import StoredTensor
 from align.names.equal_values import EqualValue, pair_equal_values
 
 ONE = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -4,7 +4,7 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from align.names.fold_names import common_glob, fold_alike, fold_names
+from align.names.user_rules import common_glob, fold_alike, fold_names
 
 
 def test_names_that_differ_in_numbers_only_are_folded() -> None:

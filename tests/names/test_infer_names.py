@@ -207,7 +207,7 @@ def test_a_norm_is_not_doubted_that_is_not_behind_a_convolution_of_its_channels(
 
 
 def test_a_norm_alone_is_doubted() -> None:
-    assert "1 layer taken as" in warnings(under("a", {"weight": (4,), "bias": (4,)}))[0]
+    assert "1 layer was taken as" in warnings(under("a", {"weight": (4,), "bias": (4,)}))[0]
 
 
 def test_batch_norm_is_doubted_where_no_convolution_tells_its_dimensions() -> None:
@@ -258,9 +258,9 @@ def test_attention_keeps_its_names() -> None:
         ("own=linear", "own can be no layer that a rule knows"),
         (
             "*.weight=linear",
-            "the pattern reaches parameters, such as fc.weight, and is for the path of the layer, 'fc'",
+            "the pattern reaches parameters, such as fc.weight; give the path of the layer, 'fc'",
         ),
-        ("nowhere=linear", "no layer of the file has such a path"),
+        ("nowhere=linear", "no layer of the file has this path"),
     ],
 )
 def test_choices_that_settle_nothing_are_faults_that_say_why(choice, said) -> None:

@@ -80,7 +80,7 @@ def test_beside_taller_kernels_a_single_element_is_2d_and_a_row_stays_open() -> 
     assert not single.open
     assert targets(single)["conv.weight"] == "conv.weight"
     (warning,) = single.warnings
-    assert "1 kernel of size 1 x 1 (conv) taken as 2-D" in warning
+    assert "1 kernel of size 1 x 1 (conv) was taken as 2-D" in warning
     assert infer(TALL | under("conv", {"weight": (4, 3, 1, 1)}), "conv=conv").warnings == ()
     assert infer(TALL | under("conv", {"weight": (4, 3, 1, 5)})).open
 
@@ -108,7 +108,7 @@ def test_batch_norm_3d_is_lifted_out_of_its_inner_layer_once_it_is_known() -> No
 def test_without_5d_tensors_a_layer_called_bn2d_is_an_ordinary_one() -> None:
     assert targets(infer(under("bn.bn2d", BATCH_NORM) | TALL))["bn.bn2d.gamma"] == "bn.bn2d.weight"
     (warning,) = infer(under("bn.bn2d", BATCH_NORM)).warnings
-    assert "if batch-norm-3d, the names are others" in warning
+    assert "if it is batch-norm-3d, names change" in warning
 
 
 def test_a_transformer_layer_is_open_until_the_user_says_whose_it_is() -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from align.names.equal_values import TrialSide
 from align.names.map_parameters import map_parameters
-from align.names.trial_sides import TrialSide
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ class Pair:
                 self.fc = nn.Linear(6, 3)
 
             def forward(self, x: Any) -> Any:
-                y = self.left(x).relu() + self.right(x).tanh()
+                y = self.left(x).relu() - self.right(x).relu()  # what becomes of each tells no order
                 return self.fc(self.a(y).relu() - self.b(y))
 
         class Port(nn.Module):
@@ -53,7 +53,7 @@ class Pair:
 
             def forward(self, x: Any) -> Any:
                 counts[0] += 1
-                y = self.d1(x).tanh() + self.d2(x).relu()
+                y = -self.d1(x).relu() + self.d2(x).relu()
                 return self.out(self.e2(y).relu() - self.e1(y))
 
         self.models = Original(), Port()

@@ -120,7 +120,7 @@ def endless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NameRules:
 
 
 def stop_it(rules: NameRules) -> None:
-    with pytest.raises(MapError, match=r"line 4: \[\[rename\]\] \(\[a-z\.\]\|\.\.\)\+.*still at 'blocks"):
+    with pytest.raises(MapError, match=r"line 4: \[\[rename\]\] \(\[a-z\.\]\|\.\.\)\+.*still matching 'blocks"):
         rules.target_of("blocks.0.attention.weight" * 4)
 
 

@@ -91,7 +91,7 @@ def test_the_classes_of_a_model_leave_nothing_open() -> None:
 def test_a_class_that_no_rule_knows_keeps_its_names_which_is_said() -> None:
     result = map_one_side(model(("scale", "mine.Scale", {"weight": (4,)})), "nn")
     assert pairs(result) == {"scale.weight": "scale.weight"}
-    assert result.warnings == ("no rule knows Scale, so no name in 1 such layer is changed: scale",)
+    assert result.warnings == ("no rule knows Scale, which leaves the names in 1 such layer unchanged: scale",)
 
 
 def test_the_way_to_torch_adds_what_a_mindspore_file_never_has(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_family_names_the_modules_of_its_port(tmp_path: Path) -> None:
     result = map_one_side(tmp_path / "resnet.npz", "nn", family="tv-resnet")
     assert result.verdict.exit_code == 0
     assert pairs(result)["bn1.running_mean"].endswith("moving_mean")
-    with pytest.raises(UsageError, match=r"by both sides, and there is one\nHint: .*tv-resnet"):
+    with pytest.raises(UsageError, match=r"and only one side is given\nHint: .*tv-resnet"):
         map_one_side(tmp_path / "resnet.npz", "nn", family="auto")
     with pytest.raises(UsageError, match="does not go with --family"):
         map_one_side(tmp_path / "resnet.npz", "nn", family="tv-resnet", layers=["fc=linear"])

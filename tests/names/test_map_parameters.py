@@ -40,7 +40,9 @@ def test_the_order_tells_of_layers_beside_one_that_was_not_seen_to_run_which_is_
         "two.weight": "green.weight",
         "out.weight": "head.weight",
     }
-    assert result.warnings == ("1 module of Bypassing was not seen to run, so that the order says nothing of it: head",)
+    assert result.warnings == (
+        "1 module of Bypassing was not seen to run, so the order of calls says nothing about it: head",
+    )
 
 
 def test_a_rival_that_was_not_seen_to_run_leaves_the_others_open() -> None:

@@ -52,8 +52,11 @@ def test_rules_with_pieces_are_held_against_the_shapes_of_both_sides(tmp_path) -
 @pytest.mark.parametrize(
     ("names", "fault"),
     [
-        ({"a": ("ab", Part(0, 0, 2, (6, 4))), "b": ("ab", Part(0, 1, 5, (6, 4)))}, "ab is not whole: 1:2 is covered"),
-        ({"a": ("ab", Part(0, 0, 2, (6, 4)))}, "ab is not whole: nothing covers 2:6"),
+        (
+            {"a": ("ab", Part(0, 0, 2, (6, 4))), "b": ("ab", Part(0, 1, 5, (6, 4)))},
+            "ab is made only in part: 1:2 is covered",
+        ),
+        ({"a": ("ab", Part(0, 0, 2, (6, 4)))}, "ab is made only in part: nothing covers 2:6"),
         ({"a": ("ab", Part(0, 0, 2, (6, 4))), "b": ("ab", Permute((0, 1)))}, "a and b both lead to ab"),
     ],
 )

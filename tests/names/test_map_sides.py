@@ -12,7 +12,7 @@ from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.models.open_side import open_side
 from align.names.map_export import read_map_rules, require_used, write_map_file
 from align.names.map_parameters import map_parameters
-from align.names.map_sides import open_map_side
+from align.names.map_result import open_map_side
 from align.names.user_rules import NameRules
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def test_optimizer_state_is_left_out_with_its_reason(tmp_path: Path) -> None:
 
 
 def test_a_side_that_is_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SideError, match="neither a checkpoint that is there nor"):
+    with pytest.raises(SideError, match="neither an existing checkpoint nor"):
         map_parameters(str(tmp_path / "gone.npz"), model("qk"))
 
 

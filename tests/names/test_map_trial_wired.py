@@ -89,7 +89,7 @@ def test_what_a_pair_rests_on_is_told_by_its_name(
     assert main([*sides, "b.weight"]) == 0
     told = capsys.readouterr().out
     assert told.startswith("left.weight = b.weight\n")
-    assert "the same 4 rows of 8 numbers go into both" in told
+    assert "The same 4 rows of 8 numbers go into both" in told
     assert main([*sides, "fc.wight"]) == 2
     assert "did you mean fc.weight" in capsys.readouterr().err
 
@@ -153,5 +153,5 @@ def test_an_interrupted_run_keeps_what_is_settled(
     code = main([*sides, "--inputs", "pair.py:x", "--trial-if-open", "--out", "map.toml", "--json"])
     told = json.loads(capsys.readouterr().out)
     assert code == 1
-    assert any(one.startswith("interrupted: what was settled until then is kept") for one in told["warnings"])
+    assert any(one.startswith("interrupted: what was settled so far is kept") for one in told["warnings"])
     assert (tmp_path / "map.toml").is_file()

@@ -23,7 +23,7 @@ def blocks(family: str, *widths: int) -> ArrayModel:
 def test_two_blocks_in_another_order_are_named_and_all_is_paired() -> None:
     result = align.map_parameters(blocks("torch", 5, 6, 7, 8), blocks("nn", 5, 7, 6, 8))
     assert result.verdict.outcome is Outcome.NOT_ALIGNED
-    assert "layers.1 and layers.2 stand in each other's place" in result.verdict.reason
+    assert "layers.1 and layers.2 are swapped" in result.verdict.reason
     pairs = {p.source: p.target for p in result.name_map.pairings}
     assert pairs["layers.1.up.weight"] == "layers.2.up.weight"
     assert result.name_map.complete
@@ -35,7 +35,7 @@ def test_blocks_in_one_order_are_aligned() -> None:
 
 def test_blocks_that_only_moved_on_are_not_swapped() -> None:
     result = align.map_parameters(blocks("torch", 5, 6, 7), blocks("nn", 6, 7))
-    assert "each other's place" not in result.verdict.reason
+    assert "are swapped" not in result.verdict.reason
     assert {p.source: p.target for p in result.name_map.pairings}["layers.1.up.weight"] == "layers.0.up.weight"
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import align
-from align.names.trial_sides import TrialSide
+from align.names.equal_values import TrialSide
 
 if TYPE_CHECKING:
     from align.core.name_map import NameMap
@@ -83,7 +83,7 @@ def test_inputs_are_drawn_until_every_expert_is_reached(names: tuple[str, str, s
     found = mapped(*names, seed=seed)
     assert found.complete
     assert all(one.sure for one in found.pairings)
-    assert not [one.note for one in found.pairings if "blind" in one.note]
+    assert not [one.note for one in found.pairings if "depends on it" in one.note]
 
 
 def test_an_expert_that_no_input_reaches_is_said_to_be_that() -> None:
@@ -92,7 +92,7 @@ def test_an_expert_that_no_input_reaches_is_said_to_be_that() -> None:
         "experts.3.gate.weight",
         "experts.3.up.weight",
     }
-    assert all("blind" in group.reason for group in found.ambiguous)
+    assert all("depends on" in group.reason for group in found.ambiguous)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -101,7 +101,7 @@ def test_what_names_alone_say_of_an_expert_that_is_not_reached_stays_unsure(seed
     found = mapped(*USUAL, closed=True, seed=seed)
     unsure = [one for one in found.pairings if not one.sure]
     assert {one.source for one in unsure} == {"experts.3.gate_proj.weight", "experts.3.up_proj.weight"}
-    assert all("blind" in one.note for one in unsure)
+    assert all("depends on it" in one.note for one in unsure)
 
 
 class OfTwo(torch.nn.Module):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align.names.fold_names import expand_ranges, fold_ranges, quote_ranges
+from align.names.user_rules import expand_ranges, fold_ranges, quote_ranges
 
 # Few letters and numbers, so that runs, shifted runs, leading zeros and braces come up often.
 NAMES = st.lists(st.sampled_from(["a", ".", "0", "1", "2", "10", "01", "{", "{0..2}", "}", ".."]), max_size=6).map(

@@ -67,7 +67,7 @@ def test_a_line_that_is_pasted_settles_all_blocks_and_the_biases(line: str, tmp_
 def test_a_line_pasted_below_the_drops_is_refused_and_says_where_it_belongs(tmp_path: Path) -> None:
     path = tmp_path / "map.toml"
     path.write_text(f"[dropped.source]\n{LINES[0]}\n", encoding="utf-8")
-    with pytest.raises(MapError, match=r"its reason layers.* is a name of the other side: a pair stands under \[names"):
+    with pytest.raises(MapError, match=r"its reason layers.* is a name of the other side: write a pair under \[names"):
         map_parameters(*SIDES, rules=path)
 
 

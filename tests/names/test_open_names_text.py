@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from align.core.checkpoints import StoredTensor
+from align.core.parameters import StoredTensor
 from align.errors import InputsError, MapError, OpenNamesError
 from align.names.infer_names import map_from_file
 
@@ -31,7 +31,7 @@ def opened(shapes, layers=()):
 def test_layers_that_differ_in_numbers_only_share_a_line_and_its_choice_settles_them() -> None:
     error = opened(LLAMA)
     head, *lines = error.message.splitlines()
-    assert head == "161 names are open, nothing was written"
+    assert head == "161 names are open, so nothing was written"
     assert len(lines) == 5
     assert len(error.lines) == 161
     assert lines[1] == (

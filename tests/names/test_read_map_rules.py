@@ -57,7 +57,7 @@ def test_a_rule_against_equal_values_of_two_files_is_told_and_stands(tmp_path: P
     result = map_parameters(tmp_path / "a.npz", tmp_path / "b.npz", rules=tmp_path / "rules.toml")
     assert result.name_map.by_source["q.weight"].target == "green.weight"
     assert result.warnings == (
-        "q.weight -> green.weight is your rule and stands, against the values, by which it is red.weight",
+        "your rule q.weight -> green.weight is kept, but the values contradict: by them it is red.weight",
     )
     assert result.verdict.exit_code == 1
     assert map_parameters(tmp_path / "a.npz", tmp_path / "b.npz").warnings == ()

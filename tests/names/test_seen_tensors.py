@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from align.names.trial_sides import agree, laid_as, see_tensor
+from align.names.equal_values import agree, laid_as, see_tensor
 
 RNG = np.random.default_rng(0)
 TENSOR = RNG.standard_normal((2, 3, 5)).astype(np.float32)

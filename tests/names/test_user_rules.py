@@ -8,8 +8,7 @@ import pytest
 
 from align.core.transforms import IDENTITY, Permute, Reshape
 from align.errors import MapError
-from align.names.fold_names import as_literal
-from align.names.user_rules import NameRules, Rename, apply_rules
+from align.names.user_rules import NameRules, Rename, apply_rules, as_literal
 
 
 def names(**pairs) -> dict:
@@ -54,7 +53,7 @@ class TestOnNamesAlone:
             apply_rules(rules, ["a", "b", "c", "d"], ["x", "y"])
         assert caught.value.faults == (
             "d is both paired under [names] and dropped under [dropped.source]",
-            "y is dropped under [dropped.target], and d leads to it",
+            "y is dropped under [dropped.target], but d leads to it",
             "a and b both lead to x",
             "c -> nowhere: the target has no such parameter",
         )

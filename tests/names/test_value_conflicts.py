@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from align.core.checkpoints import StoredTensor
 from align.core.name_map import NameMap, Pairing
+from align.core.parameters import StoredTensor
 from align.core.piece_transforms import Slice
 from align.names.equal_values import note_value_conflicts
 from align.words.catalogue import sentence
@@ -28,16 +28,16 @@ def doubted(pairs: dict[str, str], source: dict, target: dict) -> tuple[dict[str
 def test_a_rule_against_equal_values_stands_with_a_note_and_its_follower_is_not_sure() -> None:
     source, target = {"q": Q, "k": K, "v": V}, {"one": Q, "two": K, "three": V}
     found, lines = doubted({"q": "two", "k": "one", "v": "three"}, source, target)
-    assert lines == ["q -> two is your rule and stands, against the values, by which it is one"]
+    assert lines == ["your rule q -> two is kept, but the values contradict: by them it is one"]
     assert (found["q"].target, found["q"].confidence, found["q"].evidence) == ("two", 1.0, "user")
-    assert found["q"].note == "against the values, by which it is one"
+    assert found["q"].note == "the values contradict: by them it is one"
     assert (found["k"].target, found["k"].sure) == ("one", False)
     assert (found["v"].sure, found["v"].note) == (True, "")
 
 
 def test_a_target_whose_value_another_source_has_contradicts_too() -> None:
     found, lines = doubted({"q": "two"}, {"q": Q, "k": K}, {"two": K})
-    assert lines == ["q -> two is your rule and stands, against the values, by which two is k"]
+    assert lines == ["your rule q -> two is kept, but the values contradict: by them two is k"]
     assert found["q"].sure
 
 

@@ -14,7 +14,7 @@ from mindspore import nn as mnn
 from mindspore import ops
 from torch import nn
 
-from align.core.registry import model_readers
+from align.core.load_code import model_readers
 from align.forward.compare_forward import compare_forward
 from align.names.map_parameters import map_parameters
 

@@ -118,7 +118,7 @@ def test_every_kind_that_differs_is_told_once_with_both_values() -> None:
     assert "drop_prob=0.2 in the reference alone (1 layer: path)" in found["dropout"]
     assert "keep_prob=0.7 in the candidate alone (1 layer: path)" in found["dropout"]
     assert "write nn.BatchNorm2d(..., momentum=0.9)" in found["batch-norm-momentum"]
-    assert "2 parameters frozen, or a buffer, in the candidate alone: fc.weight, fc.bias" in found["requires_grad"]
+    assert "in the candidate alone 2 parameters are frozen or buffers: fc.weight, fc.bias" in found["requires_grad"]
 
 
 @pytest.mark.parametrize("sides", [{}, {"drop": 0.3, "path": 0.05}, {"frozen": "fc"}])
@@ -129,7 +129,7 @@ def test_nothing_is_told_of_a_clean_port(sides: dict[str, Any]) -> None:
 
 def test_what_is_frozen_in_the_reference_alone_is_told() -> None:
     found = told(torch_net(frozen="conv"), port())
-    assert "in the reference alone: conv.weight, conv.bias" in found["requires_grad"]
+    assert "in the reference alone 2 parameters are frozen or buffers: conv.weight, conv.bias" in found["requires_grad"]
 
 
 def test_a_dropout_layer_that_the_port_lacks_is_told() -> None:
@@ -171,7 +171,7 @@ def test_the_command_shows_the_note_and_exits_with_0(tmp_path: Path, capsys: pyt
     sides = [f"{path}:reference", f"{path}:port"]
     options = ["--input", "x=float32[3,4]", "--no-power", "--run", str(tmp_path / "run")]
     assert main(["forward", *sides, *options]) == 0
-    assert "not judged by a forward" in " ".join(capsys.readouterr().out.split())
+    assert "a forward pass does not show" in " ".join(capsys.readouterr().out.split())
     (finding,) = json.loads((tmp_path / "run" / "forward.json").read_text("utf-8"))["findings"]
     assert (finding["code"], finding["severity"]) == ("not-judged", "note")
     assert finding["facts"] == {"setting": "batch-norm-momentum", "layers": 1}

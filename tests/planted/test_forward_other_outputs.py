@@ -201,9 +201,9 @@ def also(**more: Any) -> Any:
 
 
 LACKS: dict[str, tuple[Any, Any, str]] = {
-    "a text of a list": (also(t=["a", "b"]), also(t=["a", "b", "c"]), "outputs.t.2 (a text, behind the end of"),
+    "a text of a list": (also(t=["a", "b"]), also(t=["a", "b", "c"]), "outputs.t.2 (a text, beyond the end of"),
     "all of a list": (also(ids=[1, 2]), also(ids=[]), "outputs.ids (a number, which has another form on the other"),
-    "a sequence": (also(ids=[[1, 2], [4]]), also(ids=[[1, 2], [4], [5, 6]]), "outputs.ids.2 (a number, behind"),
+    "a sequence": (also(ids=[[1, 2], [4]]), also(ids=[[1, 2], [4], [5, 6]]), "outputs.ids.2 (a number, beyond"),
     "an even list": (
         also(r=[[1, 2], [3]]),
         also(r=[[1, 2], [3, 3]]),
@@ -218,7 +218,7 @@ LACKS: dict[str, tuple[Any, Any, str]] = {
         lambda y: y,
         "outputs.1 (a number, where the other side returns something else)",
     ),
-    "a key of a dict in a list": (also(a=[{"n": 1}]), also(a=[]), "outputs.a.0.n (a number, behind the end"),
+    "a key of a dict in a list": (also(a=[{"n": 1}]), also(a=[]), "outputs.a.0.n (a number, beyond the end"),
 }
 
 

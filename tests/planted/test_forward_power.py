@@ -95,7 +95,7 @@ def test_a_head_of_zeros_agrees_without_telling_anything(pairs: Any) -> None:
     torch.nn.init.zeros_(reference[-1].bias)
     result = compared(pairs, reference, candidate, pairs.vectors(8, batch=4))
     assert result.verdict.outcome is Outcome.NOT_COMPARED
-    assert "by 0 of their limit" in result.verdict.reason
+    assert "by only 0 times their limit" in result.verdict.reason
 
 
 def test_hidden_rows_and_heads_are_listed_beside_an_aligned_verdict(pairs: Any) -> None:
@@ -128,7 +128,7 @@ def test_a_head_that_no_output_uses_is_counted_in_the_reason(pairs: Any) -> None
         WithHead(*reference, torch.nn.Linear(3, 2)), candidate, inputs=inputs, name_map=name_map
     )
     assert result.verdict.outcome is Outcome.ALIGNED
-    assert result.verdict.reason.endswith("2 parameters of the reference show in none of them")
+    assert result.verdict.reason.endswith("2 parameters of the reference have no effect on them that shows")
 
 
 def test_power_may_be_left_out(pairs: Any) -> None:

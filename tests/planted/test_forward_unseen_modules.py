@@ -144,7 +144,7 @@ def test_what_is_compiled_by_jit_is_run_layer_by_layer() -> None:
     assert (result.verdict.outcome, result.unseen) == (Outcome.ALIGNED, ())
     assert ("body", "body.inner") in [(row.reference, row.candidate) for row in result.layers]
     (note,) = (finding for finding in result.findings if finding.code == "jit-uncompiled")
-    assert "compiles mindspore_model.<locals>.Compiled.construct: run uncompiled" in note.message
+    assert "compiles mindspore_model.<locals>.Compiled.construct. It runs uncompiled" in note.message
     assert "--candidate-mode graph" in note.message
     result = compare(torch_model(), mindspore_model("jit", scale=1.1))
     assert result.verdict.outcome is Outcome.NOT_ALIGNED
@@ -274,5 +274,5 @@ def test_a_port_that_returns_nothing_is_told_as_one_that_ran(forgets: bool) -> N
     port = Net()
     result = align.compare_forward(Net(), port, inputs=X)
     reasons = [(one.module, one.reason) for one in result.unpaired]
-    assert reasons == ([("", "the other model returned no tensor, as far as was seen")] if forgets else [])
+    assert reasons == ([("", "no tensor that the other model returned was seen")] if forgets else [])
     assert result.verdict.outcome is (Outcome.NOT_COMPARED if forgets else Outcome.ALIGNED)

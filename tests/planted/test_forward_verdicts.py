@@ -241,7 +241,7 @@ def test_a_branch_on_a_coarser_dtype_is_no_noise_of_a_port_in_it(factor: float) 
     result = compared(net(between=branch), net(between=relu_times(factor)).half())
     assert result.verdict.outcome is (ALIGNED if factor == 1.0 else WRONG)
     (told,) = [one for one in result.findings if one.code == "noise-not-rounding"]
-    assert (told.subject, told.message[:24]) == ("b", "float16 moves what it is")
+    assert (told.subject, told.message[:24]) == ("b", "computing in float16 cha")
 
 
 def test_amplified_rounding_is_noise_and_the_verdict_says_how_little_it_rests_on() -> None:
@@ -295,7 +295,7 @@ def test_a_batch_of_one_and_shared_nan_are_said() -> None:
     caveats = compared(net(last=hollow), net(last=hollow)).verdict.caveats
     assert "191 of 192 output elements are NaN or Inf on both sides" in caveats
     single = compared(net(), net(), {"x": inputs()["x"][:1]}).verdict.caveats
-    assert any(one.startswith("batch of 1") for one in single)
+    assert any(one.startswith("the batch holds 1 sample") for one in single)
     plain = compared(net(), net()).verdict.caveats
     assert [one for one in plain if not one.startswith("judged in float32")] == []
     assert torch.is_tensor(net().a.weight)
@@ -342,7 +342,7 @@ def test_a_difference_of_no_part_says_what_was_looked_for_and_what_to_run_next()
     assert result.verdict.outcome is WRONG
     assert result.culprits == ()
     (told,) = [one.message for one in result.findings if one.code == "no-part-at-fault"]
-    assert "61 layer outputs alone" in told
+    assert "Alone on the reference's values, 61 layer outputs" in told
     assert "`align.bisect_port(reference, candidate, inputs=...)` with the same models" in told
     assert "align bisect" not in told  # there is nothing that a command could open
     clean = compared(chain(1.0), chain(1.0), given)

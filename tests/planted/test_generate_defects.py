@@ -40,7 +40,7 @@ def port(reference: Any) -> Any:
 
 
 def compared(reference: Any, candidate: Any) -> Any:
-    from align.traces.compare_weights import TransferredWeights
+    from align.traces.open_trace import TransferredWeights
 
     weights = TransferredWeights((align.open_side(reference), align.open_side(candidate)), None, PROMPTS)
     assert weights.exchangeable
@@ -92,7 +92,7 @@ def test_positions_that_are_one_off_with_a_cache_are_found_at_the_second_new_tok
     result, first = compared(reference, OneOff())
     assert first == (None, 6)
     assert result.verdict.outcome is Outcome.NOT_ALIGNED
-    assert "with its cache its logits change, first those for new token 1 (from 0)" in result.verdict.reason
+    assert "with its cache its logits change, first those for new token 1 (counted from 0)" in result.verdict.reason
     assert {(one.logits, one.tie) for one in result.differences} <= {("candidate with cache", False)}
 
 

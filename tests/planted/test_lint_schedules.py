@@ -67,5 +67,5 @@ def test_what_changes_alike_gives_no_finding(reference: str, candidate: str) -> 
 
 
 def test_steps_behind_the_end_of_one_schedule_are_told_and_may_be_left_out() -> None:
-    assert "behind the 10 that one side is made for" in lint("restarts", "cosine_port").findings[0].effect
+    assert "after the 10 steps that one side's schedule covers" in lint("restarts", "cosine_port").findings[0].effect
     assert lint("restarts", "cosine_port", steps=10).findings == ()

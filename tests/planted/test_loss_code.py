@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import align
-from align.training.faults import explain_code as explain_loss_code
+from align.training.faults import find_step_faults
 
 torch = pytest.importorskip("torch")
 mindspore = pytest.importorskip("mindspore")
@@ -157,7 +157,7 @@ def test_a_right_loss_of_classes_is_aligned() -> None:
 def test_where_the_steps_for_a_loss_end_without_a_result_a_note_says_so_and_thorough_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(explain_loss_code, "MOST_CODE_STEPS", 0)
+    monkeypatch.setattr(find_step_faults, "MOST_CODE_STEPS", 0)
     results = []
     for thorough in (False, True):
         model, other = Net(), Port()

@@ -89,7 +89,7 @@ def test_a_clean_port_trains_as_its_original(original: str, candidate: str, logs
         ("original", "lr", "differs from the second step", "--metric lr # they differ from step 1 on"),
         ("Adam", "epsilon", "differs from the second step", "(epsilon, "),
         ("original", "first layer frozen", "differs from the second step", "the optimizer"),
-        ("original", "all frozen", "not descending", "which parameters never move"),
+        ("original", "all frozen", "not descending", "lists those that never move"),
         ("original", "weight decay", "stays below the reference", "(weight decay)"),
         ("dropout", "clean", "first loss differs", "dropout"),
         ("original", "shuffling", "noise of its own", "the order of the batches"),

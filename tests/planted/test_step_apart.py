@@ -12,9 +12,8 @@ from step_nets import mindspore_side, torch_side
 import align
 from align.core.piece_transforms import apart_from_whole
 from align.errors import CannotRunError
-from align.training.open_training import open_training
-from align.training.steps.take_apart import brought_back
-from align.training.watch_step import StepUnseen
+from align.training.open_training import StepUnseen, open_training
+from align.training.steps.both_steps import brought_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -275,7 +275,7 @@ def test_tensors_of_another_shape_get_no_masks() -> None:
     result = small(reference(), port(turned))
     assert places(result) == []
     assert told(result) == ["dropout-off", "dropout-not-replayed"]
-    assert result.findings[1].message.endswith("these are not of one shape: drop [12, 16] and drop [16, 12]")
+    assert result.findings[1].message.endswith("these calls have different shapes: drop [12, 16] and drop [16, 12]")
 
 
 def test_masks_are_written_in_place_where_the_layer_works_in_place() -> None:

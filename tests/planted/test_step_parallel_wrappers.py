@@ -100,7 +100,7 @@ def test_a_fault_in_a_wrapper_is_named_as_without_it() -> None:
     for reference, candidate in (("plain", "ddp"), ("ddp", "data parallel")):
         result = compared(side(reference), side(candidate, summed=True))
         assert [(one.part, one.cause) for one in result.culprits] == [("loss", "loss-reduction")]
-        assert result.verdict.reason == "1 place at fault, the first is loss"
+        assert result.verdict.reason == "1 place is at fault: loss"
 
 
 @pytest.mark.parametrize(("wrapper", "own_step"), [*((one, False) for one in WRAPPERS), (WRAPPERS[1], True)])

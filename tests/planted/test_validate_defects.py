@@ -43,7 +43,7 @@ def sides(pairs: Any) -> Any:
 
 
 def carry(reference: Any, candidate: Any) -> None:
-    from align.traces.compare_weights import TransferredWeights
+    from align.traces.open_trace import TransferredWeights
 
     weights = TransferredWeights((align.open_side(reference), align.open_side(candidate)), None, {"x": batches()[0][0]})
     assert weights.exchangeable

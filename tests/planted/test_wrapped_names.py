@@ -86,7 +86,7 @@ def test_a_wrapped_model_is_mapped_as_the_bare_one(wrap: Callable[[nn.Sequential
     assert [one.target for one in wrapped.name_map.pairings] == [one.target for one in bare.name_map.pairings]
     assert set(wrap(original()).state_dict()) == {one.source for one in wrapped.name_map.pairings}
     if wrap is not parallel_inside:  # a `module` in the middle may be the user's own
-        assert "without what a wrapper put into the names" in wrapped.warnings[0]
+        assert "without the parts that a wrapper added" in wrapped.warnings[0]
     assert bare.warnings == ()
 
 

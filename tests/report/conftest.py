@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -40,6 +41,22 @@ FLAGS = (
     "--disable-sync",
     "--enable-logging=stderr",
 )
+
+# Collects what fails, and writes what `tried` returns into the page.
+PROBE = """<script>
+const faults = [];
+addEventListener("error", (event) => faults.push(event.message), true);
+addEventListener("unhandledrejection", (event) => faults.push(String(event.reason)));
+addEventListener("load", async () => {
+  const found = await tried();
+  const probe = document.createElement("pre");
+  probe.id = "probe";
+  probe.textContent = JSON.stringify({...found, faults,
+    wide: document.documentElement.scrollWidth - innerWidth,
+    loaded: performance.getEntriesByType("resource").length});
+  document.body.append(probe);
+});
+"""
 
 
 def _load_samples() -> ModuleType:
@@ -87,6 +104,24 @@ def browse(tmp_path: Path) -> Callable[..., str]:
         return done.stdout, done.stderr
 
     return browse
+
+
+@pytest.fixture
+def probe(browse, tmp_path):
+    """Open a page with a script in it, and return what that found; the page must not have failed in any way."""
+
+    def probe(page, script, *flags):
+        path = tmp_path / "probed.html"
+        path.write_text(page.replace("<head>", "<head>" + PROBE + script, 1), encoding="utf-8")
+        dom, said = browse(path, "--dump-dom", *flags)
+        found = json.loads(re.search(r'<pre id="probe">(.*?)</pre>', dom, re.DOTALL).group(1).replace("&gt;", ">"))
+        assert found.pop("faults") == []
+        assert found.pop("loaded") == 0
+        assert found.pop("wide") <= 0, "the page scrolls sideways"
+        assert not [line for line in said.splitlines() if "CONSOLE" in line]
+        return found
+
+    return probe
 
 
 @pytest.fixture

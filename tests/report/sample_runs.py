@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import random
 from dataclasses import replace
@@ -11,8 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.advice.advise import AdviceResult, AdvisedSide, ReadProfile
+from align.advice.evidence import StepPart
+from align.advice.explain_gap import GapPart, SpeedGap
 from align.batch.job import Job, PlacedTask, Task, TaskOutcome
-from align.batch.judge_batch import judge_batch
+from align.batch.run_batch import judge_batch
 from align.convert.convert_checkpoint import ConversionRecord, ConvertedTensor
 from align.convert.pair_checkpoints import CheckpointDiff, TensorDifference
 from align.core.name_map import Ambiguity, Dropped, NameMap, Pairing, Unmatched
@@ -20,8 +24,9 @@ from align.core.parameters import ParameterSummary
 from align.core.traces import Limit, Measurement, smallest_factor
 from align.core.transforms import Reshape
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
-from align.curves.curve_result import (
+from align.curves.loss_log import (
     Criterion,
+    Curve,
     CurveComparison,
     CurveEvent,
     CurvePoints,
@@ -30,7 +35,7 @@ from align.curves.curve_result import (
     SideSpeed,
     SpeedComparison,
 )
-from align.curves.loss_log import Curve
+from align.data.resized_pictures import DataComparison, DataSide, FieldComparison, SampleOrder, ShownSample, TokenPair
 from align.forward.forward_result import (
     Culprit,
     ForwardComparison,
@@ -38,6 +43,10 @@ from align.forward.forward_result import (
     IsolatedOutcome,
     LayerComparison,
 )
+from align.loops.compare_watched import Departure, WatchComparison, WatchedHeat, WatchedSeries
+from align.memory.find_growth import Growth, GrowthSeries
+from align.memory.measure_memory import MemoryResult, SideMemory
+from align.memory.read_trace import Checkpointing, LayerMemory, PhaseMemory
 from align.names.map_result import MapResult
 from align.runs.run_folder import RunFolder
 from align.traces.module_calls import UnpairedLayer
@@ -58,7 +67,7 @@ def write_sample_run(path: Path, kinds: tuple[str, ...] = ("map", "convert", "fo
     checkpoint = path / "resnet50.pth"
     checkpoint.write_bytes(b"weights")
     results = {"map": sample_map, "convert": sample_conversion, "forward": faulty_forward, "loss": sample_losses}
-    results |= {"diff": sample_diff, **TRAININGS["SAMPLES"]}
+    results |= {"diff": sample_diff, "data": sample_data, **TRAININGS["SAMPLES"]}
     for kind in kinds:
         folder.write(results[kind](), {"reference": checkpoint, "candidate": "ports.resnet:build"})
     return path
@@ -152,7 +161,7 @@ def sample_conversion(*, verified: bool = True) -> ConversionRecord:
         key="",
         names="the file alone",
         framework="mindspore",
-        content_sha256="12" * 32 if verified else None,
+        content_hash="xxh3:" + "12" * 16 if verified else None,
         tensors=tuple(tensors),
         dropped=dropped,
         dropped_values={},
@@ -350,6 +359,95 @@ def broken_forward() -> ForwardComparison:
     )
     verdict = Verdict(Outcome.NOT_ALIGNED, "norm differs", Coverage("layers", 2, 0, 0, 0))
     return ForwardComparison("a", "b", layers, 1, 0, (), (), {}, {}, verdict)
+
+
+def sample_tokens() -> tuple[TokenPair, ...]:
+    """A token more, an equal one, some left out, and another one in its place, whose words are hostile."""
+    return (
+        TokenPair((None, 0), (None, 1), ("", "[CLS]")),
+        TokenPair((0, 1), (7, 7), (" ", " ")),
+        TokenPair((13, 14), (8, 9), ("<script>document.title = 'x'</script>", "\x1b[31m\u4f60"), skipped=12),
+        TokenPair((None, None), (None, None), skipped=4),
+    )
+
+
+def sample_data() -> DataComparison:
+    """One picture of each side, the channels of the candidate's in the other order; and two rows of tokens."""
+    pixels = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+    parts = (pixels, pixels[..., ::-1], abs(pixels - pixels[..., ::-1].astype(int)).astype(np.uint8))
+    pictures = (base64.b64encode(part.tobytes()).decode("ascii") for part in parts)
+    sides = (DataSide(label, "DataLoader", 1, 1, 1, (1, 1), True, "same") for label in ("a.py:data", "b.py:data"))
+    return DataComparison(
+        *sides,
+        by_name=True,
+        fields=(FieldComparison("image", "image", ("uint8", "uint8"), ("4, 4, 3", "4, 4, 3"), 1, 1),),
+        order=SampleOrder("same", "place", 1, 0, 0, (0, 0)),
+        causes=(),
+        samples=(
+            ShownSample("image", (0, 0), (4, 4), *pictures, "0 to 47", "0 to 47"),
+            ShownSample("ids", (3, 5), (0, 0), "7, 8", "1, 7, 9", "", "7 .. 8", "1 .. 9", tokens=sample_tokens()),
+        ),
+        findings=(),
+        verdict=Verdict(Outcome.NOT_ALIGNED, "1 of 1 samples differs", Coverage("samples", 1)),
+    )
+
+
+def sample_watch() -> WatchComparison:
+    """Two records of six steps, of which one layer's update departs at the third."""
+    update = Departure(2, "update", "fc.weight", "fc.weight", "fc", "sudden", (0.01, 0.1), 10.0, 0.01)
+    output = Departure(3, "output", "fc", "fc", "fc", "lasting", (1.0, math.nan), None, 0.03)
+    steps = (0, 1, 2, 3, 4, 5)
+    loss = WatchedSeries("", "loss", steps, (2.0, 1.5, 1.2, 1.0, 0.9, 0.8), (2.0, 1.5, 1.2, 1.3, 1.4, math.nan))
+    moved = WatchedSeries("fc.weight", "update", steps, (0.01,) * 6, (0.01, 0.01, 0.1, 0.1, 0.1, 0.1))
+    heat = WatchedHeat(("conv", "fc"), steps, ((0.0, 1e-6, 1e-6, 0.2, 0.3, 0.3), (0.0, 1e-6, 0.9, 0.9, 0.9, 0.9)))
+    return WatchComparison(
+        reference="runs/torch",
+        candidate="runs/port",
+        frameworks=("torch", "mindspore"),
+        steps=steps,
+        layers=2,
+        parameters=4,
+        departures=(update, output),
+        departed=2,
+        rounding=(),
+        level="a figure departs",
+        says="fc.weight departs first",
+        next_steps=("align step REFERENCE CANDIDATE --batch FILE",),
+        series=(loss, moved),
+        heat=heat,
+        findings=(),
+        verdict=Verdict(Outcome.NOT_ALIGNED, "fc.weight departs first", Coverage("tensors", 6)),
+    )
+
+
+def sample_memory() -> MemoryResult:
+    """A side whose step takes 9 MB at most, and whose memory grows by 1 MB a step."""
+    phases = (
+        PhaseMemory("forward", 7_000_000, 2_000_000, 0, 1_000_000, 3_000_000, 900_000, 100_000),
+        PhaseMemory("backward", 9_000_000, 2_000_000, 2_000_000, 1_000_000, 3_000_000, 900_000, 100_000),
+        PhaseMemory("optimizer", 6_000_000, 2_000_000, 2_000_000, 1_000_000, 0, 900_000, 100_000),
+    )
+    layers = (LayerMemory("stem", "Conv2d", 2_000_000, 2_000_000, 1_000_000, 3_000_000, 900_000),)
+    side = SideMemory(
+        *("sides.py:training", "torch", "cpu", "measured", True, 9_000_000, None, None),
+        *(phases, layers, (Checkpointing("stem", "Conv2d", 1, 3_000_000, 6_000_000),), None, None),
+    )
+    values = tuple(1e6 * step for step in range(12))
+    series = GrowthSeries("host", values, 1e6, 1e6, 1e6, grows=True)
+    growth = Growth(side.label, tuple(range(12)), (series,), (), grows=True, reason="it grows")
+    return MemoryResult((side,), (growth,), (), Verdict(Outcome.NOT_ALIGNED, "it grows", Coverage("phases", 3)))
+
+
+def sample_advise() -> AdviceResult:
+    """A port of which a step waits for data for a third of its time."""
+    waits, computes = StepPart("data", "", 0.15), StepPart("forward", "", 0.2)
+    sides = [
+        AdvisedSide(label, "", "", (ReadProfile(label, "log", 40, 10.0),), sum(p.seconds for p in parts), parts)
+        for label, parts in (("torch.log", (computes,)), ("port.log", (waits, computes)))
+    ]
+    gap = SpeedGap(0.2, 0.35, (GapPart("data", "", 0.0, 0.15, 1.0, ""),), 1.0)
+    verdict = Verdict(Outcome.NOT_ALIGNED, "a step takes 1.75 times as long", Coverage("files", 2))
+    return AdviceResult(sides[1], sides[0], (), gap, 1.75, 1.2, (), (), 58, verdict)
 
 
 def sample_batch() -> BatchResult:

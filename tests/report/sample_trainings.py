@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from align.core.traces import Limit, Measurement
 from align.core.verdicts import Coverage, Outcome, Verdict
+from align.loops.recorded_pass import CallFigures, NearOverflow, NonfiniteEvent, NonfiniteResult
 from align.training.check_determinism import DeterminismResult, PartCount, RepeatedSide, UnrepeatedTensor
 from align.training.check_parameters import CheckedParameter, CheckedSide, ParametersResult
 from align.training.compare_initial_values import Distribution, InitialParameter, InitialValues
@@ -19,7 +20,6 @@ from align.training.step_result import (
     StepCulprit,
     StepOutcome,
 )
-from align.watch.recorded_pass import CallFigures, NearOverflow, NonfiniteEvent, NonfiniteResult
 
 SIDES = "zoo.resnet:training", "ports.resnet:training"
 CUT, LAYERS = 15, 24

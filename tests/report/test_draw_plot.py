@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import math
 import struct
+from dataclasses import replace
 
 import matplotlib as mpl
 import pytest
+from matplotlib import font_manager
+from matplotlib.font_manager import fontManager
 
-from align.report.draw_plot import PLOTS, draw_plot
+from align.report.draw_plot import PLOTS, draw_plot, font_note
 from align.report.open_run import open_run
+from align.words.catalogue import VARIABLE
 
 
 def size_of(png):
@@ -39,7 +43,9 @@ def test_a_plot_is_a_picture_of_its_document(samples, document, name, sample):
 
 
 def test_every_plot_has_a_title(samples, document):
-    assert {kind for kind, _ in PLOTS.values()} == {"map", "forward", "step", "loss", "batch"}
+    assert {kind for kind, _ in PLOTS.values()} == {
+        *("map", "data", "forward", "step", "watch", "loss", "batch", "memory", "advise")
+    }
     for name, (kind, _) in PLOTS.items():
         sample = samples.sample_losses if kind == "loss" else getattr(samples, f"sample_{kind}")
         assert draw_plot(name, document(sample())).alt.startswith("Plot: ")
@@ -89,6 +95,27 @@ def test_nothing_to_plot_is_said_and_not_drawn(samples, document, tmp_path):
     assert draw_plot("error_by_depth", empty) is None
     assert draw_plot("difference_histogram", empty) is None
     assert draw_plot("loss_curves", document(samples.sample_losses()) | {"points": {"count": 0}}) is None
+
+
+@pytest.mark.parametrize(
+    ("known", "new", "said"), [((), (), "Plot: "), (("SimHei",), (), "图："), ((), ("SimHei",), "图：")]
+)
+def test_labels_are_chinese_where_a_font_has_the_letters_else_english_with_one_note(
+    samples, document, tmp_path, monkeypatch, known, new, said
+):
+    def font(name):
+        return replace(next(one for one in fontManager.ttflist if one.name == "DejaVu Sans"), name=name)
+
+    monkeypatch.setenv(VARIABLE, "zh")
+    fonts = [font(name) for name in ("DejaVu Sans", *known)]
+    monkeypatch.setattr(fontManager, "ttflist", fonts)
+    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [*new])  # installed since the list was made
+    monkeypatch.setattr(fontManager, "addfont", lambda path: fonts.append(font(path)))
+    assert draw_plot("coverage", document(samples.sample_map())).alt.startswith(said)
+    shown = open_run(samples.write_sample_run(tmp_path / "run", ("map",)))._repr_html_()
+    assert shown.count("未安装中文字体") == (0 if known or new else 1)
+    monkeypatch.setenv(VARIABLE, "en")
+    assert font_note() == ""
 
 
 def test_a_failing_plot_is_shown_as_a_failed_plot(samples, tmp_path, monkeypatch):

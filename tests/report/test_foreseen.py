@@ -15,7 +15,7 @@ from align.measure.measure_arrays import measure
 from align.report.judged_run import judged_run
 from align.report.open_run import open_run, summarize_run
 from align.report.page_html import page_html
-from align.report.write_exports import as_junit, as_markdown
+from align.report.write_report import as_junit, as_markdown
 from align.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def test_a_folder_with_an_emulation_alone_is_shown_and_proves_nothing(folder):
     assert rung.coverage is not None
     assert (rung.coverage["compared"], rung.coverage["unit"]) == (1, "layers")
     page = page_html(folder)
-    for said in ("Layers most at risk on ascend:310p", "emulated chip", "0.0005", "is 100 times below its range"):
+    for said in ("Layers most at risk on ascend:310p", "emulated chip", "0.0005", "is 100 times smaller"):
         assert said in page
     assert "Layers most at risk" in open_run(folder.path).beside("emulate")._repr_html_()
     assert "expected to overflow" in as_markdown(run)

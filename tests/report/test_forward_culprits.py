@@ -32,7 +32,7 @@ def test_what_is_at_fault_comes_first_with_its_cause_and_the_line_to_change(samp
         "│ 2  candidate   layer2.5.conv3  (Conv2d)",
         "the code in front, which makes its inputs, beyond any limit",
         "cause       unknown",
-        'next        write align.probe("a", x) on both sides, of what is made in front of',
+        'write align.probe("a", x) on both sides',
     ):
         assert said in panel, said
 
@@ -164,9 +164,9 @@ def test_the_page_holds_the_table_of_culprits_with_all_that_is_known(samples, do
     [
         ({"findings": ()}, "not judged: the layers were not run one by one"),
         ({}, "not judged: ports.resnet:build failed on the reference's values"),
-        ({"alone": 1e-7}, "0.02 × its limit: it carries on what comes from before"),
+        ({"alone": 1e-7}, "0.02 × its limit: the difference comes from its inputs"),
         ({"alone": 0.021}, "4,200 × its limit"),
-        ({"alone": 0.021, "inputs_factor": 7.5}, "4,200 × its limit, on inputs that are at 7.5 × theirs"),
+        ({"alone": 0.021, "inputs_factor": 7.5}, "4,200 × its limit, but its inputs are already at 7.5 × theirs"),
     ],
 )
 def test_without_culprits_the_first_divergent_layer_says_what_it_is_alone(samples, document, changes, said):

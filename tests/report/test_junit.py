@@ -7,7 +7,7 @@ from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 from align.report.judged_run import judged_run
-from align.report.write_exports import as_junit, as_markdown
+from align.report.write_report import as_junit, as_markdown
 
 NOT_IN_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from align.report.open_run import open_run
 from align.runs.run_folder import mark_begun
+from align.words.catalogue import VARIABLE
 
 
 def test_what_stands_beside_the_ladder_is_shown_with_both_sides_and_its_verdict(samples, tmp_path):
@@ -16,9 +17,7 @@ def test_an_older_result_says_so_before_anything_else(samples, tmp_path):
     run = samples.write_sample_run(tmp_path / "run", ("forward",))
     assert "older" not in repr(open_run(run).headline("forward"))
     begun = mark_begun(run, "forward")
-    said = (
-        f"This result is older than the last run of this rung: a run that began {begun.since} has not come to its end."
-    )
+    said = f"This result is older than the last run of this rung: a run that began {begun.since} has not ended."
     assert " ".join(repr(open_run(run).headline("forward")).split()).startswith(said)
 
 
@@ -26,7 +25,7 @@ def test_a_rung_whose_only_run_failed_is_not_called_not_run(samples, tmp_path):
     run = samples.write_sample_run(tmp_path / "run", ("map",))
     assert "was not run" in repr(open_run(run).headline("loss"))
     mark_begun(run, "loss")
-    assert "has not come to its end" in repr(open_run(run).headline("loss"))
+    assert "has not ended" in repr(open_run(run).headline("loss"))
 
 
 def test_what_is_asked_before_a_training_step_has_a_section_of_its_own(samples, tmp_path):
@@ -82,3 +81,18 @@ def test_a_run_shows_its_ladder_by_itself_and_what_is_at_fault(climbed):
 
 def test_a_run_without_a_failure_says_so(samples, tmp_path):
     assert "No rung has failed" in repr(open_run(samples.write_sample_run(tmp_path / "run", ("map",))).faults())
+
+
+def test_tokens_stand_beside_each_other_in_the_notebook_in_both_languages(samples, tmp_path, monkeypatch):
+    run = open_run(samples.write_sample_run(tmp_path / "run", ("data",)))
+    for language, title, skipped in (
+        ("en", "Tokens of field ids, sample 3 / 5", "12 equal tokens"),
+        ("zh", "字段 ids 的 token，样本 3 / 5", "12 个相同的 token"),
+    ):
+        monkeypatch.setenv(VARIABLE, language)
+        shown = run.beside("data")._repr_html_()
+        for said in (title, skipped, "[CLS]", "&lt;script&gt;document.title", "\\x1b[31m\\u4f60", "≠"):
+            assert said in shown, said
+        assert "<script>document" not in shown
+    monkeypatch.setenv(VARIABLE, "en")
+    assert "Tokens of field" not in repr(run.details("data"))

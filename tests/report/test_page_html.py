@@ -11,7 +11,7 @@ from pathlib import Path
 
 from align.report.blocks import Column, Row, Table
 from align.report.draw_plot import PLOTS
-from align.report.page_blocks import PLOT_MARKS, ROWS_IN_PAGE, block_html, plot_svg
+from align.report.page_blocks import PLOT_MARKS, ROWS_IN_PAGE, block_html, draw_page_plot, shared_marks
 from align.report.page_html import page_html
 from align.runs.run_folder import RunFolder
 from align.runs.rung import Culprit, RungResult
@@ -20,7 +20,12 @@ climbed = runpy.run_path(str(Path(__file__).with_name("conftest.py")))["climb"]
 
 
 def sections_of(page):
-    return dict(re.findall(r'<section id="rung-\d+-(\w+)"(.*?)</section>(?=\n?<section)', page, re.DOTALL))
+    return dict(re.findall(r'<section id="en-rung-\d+-(\w+)"(.*?)</section>(?=\n?<section)', page, re.DOTALL))
+
+
+def picture_of(name, document):
+    plot = draw_page_plot(name, document)
+    return plot.figure() + shared_marks([plot])
 
 
 def test_a_fault_has_a_card_with_both_settings_the_cause_the_line_and_its_reproducer(faulty_page):
@@ -42,7 +47,7 @@ def test_each_rung_of_a_training_step_has_its_own_faults_and_plot(faulty_page):
     assert "another learning rate" in sections["optimizer"]
     assert "Plot: Gradient norms" in sections["gradients"]
     assert "Plot: Updates by depth" in sections["optimizer"]
-    assert re.search(r'href="#rung-\d+-gradients"', sections["optimizer"])
+    assert re.search(r'href="#en-rung-\d+-gradients"', sections["optimizer"])
 
 
 def test_what_one_change_of_one_line_mends_is_one_card_and_the_loss_shows_no_others(samples, tmp_path):
@@ -88,7 +93,10 @@ def test_a_clean_report_is_short_and_every_section_is_closed(clean):
     assert "<details open" not in page
     assert 'class="card"' not in page
     shown = re.sub(r'<div class="body">.*?</details></section>', "", page, flags=re.DOTALL)
-    text = unescape(re.sub(r"<(style|script).*?</\1>|<[^>]+>", " ", shown, flags=re.DOTALL)).split()
+    english = re.search(
+        r'<div class="version" lang="en">(.*)</footer>', shown.partition('lang="zh"><main>')[0], re.DOTALL
+    )
+    text = unescape(re.sub(r"<[^>]+>", " ", english[1])).split()
     assert len(text) < 150
     assert "aligned" in text
 
@@ -120,22 +128,23 @@ def test_names_with_markup_are_shown_as_they_are(samples, tmp_path):
 def test_a_plot_takes_the_colours_of_the_page_and_keeps_its_texts(samples, document):
     for name, (kind, _) in PLOTS.items():
         sample = samples.sample_losses if kind == "loss" else getattr(samples, f"sample_{kind}")
-        picture = plot_svg(name, document(sample()))
+        picture = picture_of(name, document(sample()))
         assert "var(--ink)" in picture, name
         assert re.findall(r"#[0-9a-fA-F]{6}\b", picture) == [], name
         assert "<text" in picture
         assert "<metadata" not in picture
+        assert picture.count('href="data:image/png;base64,') == (3 if name == "samples" else 0)
 
 
 def test_a_plot_that_cannot_be_drawn_says_so_in_its_place(samples, document):
     forward = document(samples.sample_forward())
     forward["layers"][15]["measurement"]["decades"] = ["many"]
-    assert "could not be drawn" in plot_svg("difference_histogram", forward)
-    assert "Nothing to plot" in plot_svg("error_by_depth", forward | {"layers": [], "first_divergent": None})
+    assert "could not be drawn" in picture_of("difference_histogram", forward)
+    assert "Nothing to plot" in picture_of("error_by_depth", forward | {"layers": [], "first_divergent": None})
 
 
 def test_of_very_many_layers_the_worst_are_drawn_and_what_is_at_fault(many_layers):
-    picture = plot_svg("error_by_depth", many_layers.read("forward"))
+    picture = picture_of("error_by_depth", many_layers.read("forward"))
     assert picture.count("<use") < 3 * PLOT_MARKS
     assert "at fault, 1: model.l.50.block.0.convolution" in picture
 
@@ -146,7 +155,7 @@ def test_of_very_many_steps_the_worst_are_drawn_and_where_the_curves_part(sample
         longer = {key: own * 100 for key, own in columns.items() if isinstance(own, list) and len(own) == 60}
         columns.update(longer | {key: list(range(1, 6001)) for key in ("step", "steps") if key in longer})
     loss["points"]["count"] = 6000
-    picture = plot_svg("loss_curves", loss)
+    picture = picture_of("loss_curves", loss)
     assert picture.count("<use") < 2 * PLOT_MARKS
     assert len(picture) < 600_000
     assert "parts at step 22" in picture

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from importlib.util import find_spec
 from pathlib import Path
 
-import pytest
 from matplotlib.image import imread
 
 from align.report.blocks import format_number
 from align.report.page_html import page_html
+from align.runs.run_folder import RunFolder
 
 LATER = "--virtual-time-budget=20000"
-# Collects what fails, and writes what `tried` returns into the page.
-PROBE = """<script>
-const faults = [];
-addEventListener("error", (event) => faults.push(event.message), true);
-addEventListener("unhandledrejection", (event) => faults.push(String(event.reason)));
-addEventListener("load", async () => {
-  const found = await tried();
-  const probe = document.createElement("pre");
-  probe.id = "probe";
-  probe.textContent = JSON.stringify({...found, faults,
-    wide: document.documentElement.scrollWidth - innerWidth,
-    loaded: performance.getEntriesByType("resource").length});
-  document.body.append(probe);
-});
-"""
 OPENED = """async function tried() {
   document.body.getBoundingClientRect();
   return { elements: document.querySelectorAll("*").length };
@@ -73,7 +57,7 @@ TRIED = """async function tried() {
   node("candidate", "max_pool").querySelector(".pick").click();
   found.chosen = all(".node.current .name").map((one) => one.textContent);
   found.told = document.querySelector(".chosen").textContent.includes("resnet.embedder.pooler");
-  document.querySelector("[name=mode][value=gathered]").click();
+  document.querySelector("[type=radio][value=gathered]").click();
   found.mode = document.querySelector(".trees").dataset.mode;
 
   const link = document.querySelector('.strip a[href$="-parameters"]');
@@ -94,6 +78,25 @@ TRIED = """async function tried() {
   found.copied = isCopied || String(getSelection()).startsWith("align ");
   return found;
 }</script>"""
+TOKENS = """async function tried() {
+  const found = { title: document.title };
+  for (const version of document.querySelectorAll("div.version")) {
+    document.documentElement.lang === version.lang || document.querySelector(".language").click();
+    const title = [...version.querySelectorAll("h3")].find((one) => /\\bids\\b.*3 \\/ 5$/.test(one.textContent));
+    title.closest("details").open = true;
+    const table = title.nextElementSibling.querySelector("table");
+    const rows = [...table.querySelectorAll("tbody tr")];
+    const colour = (row) => getComputedStyle(row.cells[0]).backgroundColor + getComputedStyle(row).backgroundColor;
+    found[version.lang] = {
+      title: title.textContent,
+      head: [...table.querySelectorAll("thead th")].map((cell) => cell.textContent),
+      rows: rows.map((row) => [...row.cells].map((cell) => cell.textContent)),
+      marked: rows.map((row) => colour(row) !== colour(rows[1])),
+      height: table.clientHeight > 0,
+    };
+  }
+  return found;
+}</script>"""
 AXE = """<script>async function tried() {
   for (const one of document.querySelectorAll("details")) one.open = true;
   for (const row of document.querySelectorAll("tbody tr:nth-child(n+6)")) row.remove();
@@ -110,24 +113,6 @@ AXE = """<script>async function tried() {
   }
   return found;
 }</script>"""
-
-
-@pytest.fixture
-def probe(browse, tmp_path):
-    """Open a page with a script in it, and return what that found; the page must not have failed in any way."""
-
-    def probe(page, script, *flags):
-        path = tmp_path / "probed.html"
-        path.write_text(page.replace("<head>", "<head>" + PROBE + script, 1), encoding="utf-8")
-        dom, said = browse(path, "--dump-dom", *flags)
-        found = json.loads(re.search(r'<pre id="probe">(.*?)</pre>', dom, re.DOTALL).group(1).replace("&gt;", ">"))
-        assert found.pop("faults") == []
-        assert found.pop("loaded") == 0
-        assert found.pop("wide") <= 0, "the page scrolls sideways"
-        assert not [line for line in said.splitlines() if "CONSOLE" in line]
-        return found
-
-    return probe
 
 
 def test_tables_sort_filter_and_unfold_trees_stay_in_step_and_sections_open(probe, faulty, faulty_page):
@@ -155,6 +140,32 @@ def test_tables_sort_filter_and_unfold_trees_stay_in_step_and_sections_open(prob
         "theme": [False, "dark"],
         "copied": True,
     }
+
+
+def test_tokens_of_both_sides_stand_beside_each_other_with_what_differs_marked(probe, samples, tmp_path):
+    run = RunFolder(samples.write_sample_run(tmp_path / "run", ("data",)))
+    found = probe(page_html(run), TOKENS, LATER)
+    assert found["title"] == "Alignment report: run"
+    # The probe's own text is written with &lt; when the browser prints the document.
+    hostile, escaped = "&lt;script>document.title =…", "\\x1b[31m\\u4f60"
+    rows = [
+        ["-", "-", "", "0", "1", "[CLS]", "≠"],
+        ["0", "7", "' '", "1", "7", "' '", ""],
+        [*[""] * 6, "12 equal tokens"],
+        ["13", "8", hostile, "14", "9", escaped, "≠"],
+        [*[""] * 6, "4 equal tokens"],
+    ]
+    assert found["en"] == {
+        "title": "Tokens of field ids, sample 3 / 5",
+        "head": ["#", "reference", "word", "#", "candidate", "word", "differs"],
+        "rows": rows,
+        "marked": [True, False, False, True, False],
+        "height": True,
+    }
+    chinese = found["zh"]
+    assert (chinese["title"], chinese["marked"]) == ("字段 ids 的 token，样本 3 / 5", found["en"]["marked"])
+    assert [row[:6] for row in chinese["rows"]] == [row[:6] for row in rows]
+    assert chinese["rows"][2][6] == "12 个相同的 token"
 
 
 def test_axe_finds_nothing_serious_in_light_or_dark(probe, faulty_page):

@@ -79,7 +79,7 @@ def test_a_run_that_did_not_come_to_its_end_leaves_its_rung_open(run):
     mark_begun(run.path, "forward")
     rung = next(rung for rung in page_rungs(judged_run(run.path)) if rung.result.name == "forward")
     assert rung.result.state == "could not compare"
-    assert "has not come to its end" in rung.result.reason
+    assert "has not ended" in rung.result.reason
 
 
 def test_without_a_ladder_the_results_are_the_rungs_and_what_was_not_run_says_so(samples, tmp_path):
@@ -105,6 +105,6 @@ def test_a_command_that_could_not_run_says_what_to_do_and_what_to_type(run):
     missing = RungResult("", "could not compare", "no module named a", hint="install a", commands=("align map a b",))
     climbed(run, metric=missing)
     (rung,) = (one for one in page_rungs(judged_run(run.path)) if one.result.name == "metric")
-    section = rung_section(rung, {})
+    section = rung_section(rung, {}, {})
     assert "install a" in section
     assert "align map a b" in section

@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 
 from align.report.judged_run import judged_run
 from align.report.thresholds import MARKDOWN_CHARACTERS
-from align.report.write_exports import as_markdown
+from align.report.write_report import as_markdown
 from align.runs.rung import Culprit
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from align.report.draw_plot import draw_layers_by_rank, draw_plot, draw_steps_by_rank
-from align.report.page_blocks import plot_svg
+from align.report.page_blocks import draw_page_plot
 from align.report.plot_layers import BAD
 
 PLOTS = ("layers_by_rank", "steps_by_rank")
@@ -50,7 +50,7 @@ def test_the_notebook_and_the_page_show_the_same(name: str) -> None:
     picture = draw_plot(name, document())
     assert picture is not None
     assert picture.png.startswith(b"\x89PNG")
-    page = plot_svg(name, document())
-    assert "<svg" in page
-    assert "var(--bad-mark)" in page
+    page = draw_page_plot(name, document())
+    assert "<svg" in page.figure()
+    assert "var(--bad-mark)" in page.marks
     assert draw_plot(name, document() | {"ranks": []}) is None

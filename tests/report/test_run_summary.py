@@ -39,7 +39,7 @@ def test_a_damaged_result_is_refused_by_name(samples, tmp_path, damage):
 
 
 @pytest.mark.parametrize(
-    ("ended", "said"), [("failed", "failed (no map)"), ("interrupted", "interrupted"), ("", "has not come to its end")]
+    ("ended", "said"), [("failed", "failed (no map)"), ("interrupted", "interrupted"), ("", "has not ended")]
 )
 def test_a_result_older_than_a_run_that_did_not_end_passes_nothing(samples, tmp_path, ended, said):
     run = samples.write_sample_run(tmp_path / "run", ("map",))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,9 @@ import align
 from align.errors import FrameworkMissingError, RunFolderError
 from align.report.write_report import write_report
 from align.runs.run_folder import COMMANDS, KINDS, claim_run_folder, schema_of
+from align.words.catalogue import VARIABLE
 
+CHINESE = re.compile("[\u4e00-\u9fff]")
 BLOCKER = """
 import sys
 class Blocker:
@@ -29,7 +32,7 @@ sys.meta_path.insert(0, Blocker())
 RERUN = """
 from pathlib import Path
 import nbformat
-from align.core.progress import silent
+from align.core.protocols import silent
 from align.report.write_report import execute_notebook
 notebook = nbformat.read("run/report.ipynb", as_version=4)
 for name in ("torch", "mindspore"):
@@ -120,6 +123,21 @@ def test_progress_is_told_cell_by_cell(noted):
     assert len(told) > 8
 
 
+def test_a_report_is_written_in_another_language_without_a_new_run(samples, tmp_path, monkeypatch):
+    run = samples.write_sample_run(tmp_path / "run", ("map",))
+    summaries = []
+    for language, title, state in (("zh", "# 迁移模型的计算结果", "未运行"), ("en", "# Does the port", "not run")):
+        monkeypatch.setenv(VARIABLE, language)
+        paths = write_report(run, html=False)
+        prose = [one.source for one in nbformat.read(paths.notebook, as_version=4).cells if one.cell_type == "markdown"]
+        assert prose[0].startswith(title)
+        assert {bool(CHINESE.search(text)) for text in prose} == {language == "zh"}
+        html = executed_outputs(paths.notebook)["open"][0].data["text/html"]
+        assert html.count(state) == 4
+        summaries.append({**json.loads(paths.summary.read_text(encoding="utf-8")), "created": ""})
+    assert summaries[0] == summaries[1]
+
+
 def test_a_result_with_a_lost_field_stops_the_report_and_writes_nothing(samples, tmp_path):
     run = samples.write_sample_run(tmp_path / "run", ("map",))
     document = json.loads((run / "map.json").read_text(encoding="utf-8"))
@@ -142,7 +160,7 @@ def test_a_report_is_made_beside_a_run_that_is_going_on(samples, tmp_path):
     with claim_run_folder(run, "forward"):
         summary = json.loads(write_report(run, html=False).summary.read_text(encoding="utf-8"))
     assert summary["outcome"] == "could not compare"
-    assert any("has not come to its end" in str(rung["reason"]) for rung in summary["rungs"])
+    assert any("has not ended" in str(rung["reason"]) for rung in summary["rungs"])
 
 
 def test_a_missing_package_is_named_with_the_install_line(samples, tmp_path, monkeypatch):

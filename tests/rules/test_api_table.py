@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from align.errors import UsageError
-from align.rules.api_table import ApiEntry, api_entries, scan_target
+from align.rules.ascend_rules import ApiEntry, api_entries, scan_target
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 

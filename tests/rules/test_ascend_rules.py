@@ -125,7 +125,7 @@ def test_the_operators_of_torch_that_entries_name_exist(assert_each) -> None:
 
 def test_a_value_that_the_driving_framework_ignores_is_refused() -> None:
     assert ascend_target("ascend:910b", switches={"precision_mode": "force_fp16"}).entries()
-    with pytest.raises(UsageError, match="where torch_npu drives the chip"):
+    with pytest.raises(UsageError, match="when torch_npu drives the chip"):
         ascend_target("ascend:910b", "torch_npu", {"precision_mode": "force_fp16"})
 
 

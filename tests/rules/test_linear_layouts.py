@@ -64,7 +64,7 @@ def test_the_layer_of_gpt_2_multiplies_by_its_weight_as_it_stands() -> None:
     import torch
     from transformers.pytorch_utils import Conv1D
 
-    from align.core.registry import model_readers
+    from align.core.load_code import model_readers
 
     layer = Conv1D(5, 3)
     value = torch.randn(2, 3)

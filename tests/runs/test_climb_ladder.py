@@ -11,21 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from align.core.import_user_code import import_user_code, note_opened_files
+from align.core.load_code import import_user_code, note_opened_files
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import FolderInUseError, ProjectFileError, RunFolderError, UsageError
 from align.models.user_code import run_user_code
 from align.report.kinds.ladder import climb_again, climb_from, ladder_blocks, next_steps
-from align.runs.climb_ladder import LOCK, Climb, Executed, _line_of, climb_ladder, loaded_sources
+from align.runs.climb_ladder import LOCK, Climb, Performed, _first_line, climb_ladder, loaded_sources
 from align.runs.project_file import Project, read_project
-from align.runs.run_folder import RunFolder
+from align.runs.run_folder import RunFolder, as_document
 from align.runs.rung import Culprit, Plan, RungResult, rungs, setting_culprit
-from align.traces.folder_lock import folder_lock
+from align.traces.trace_folder import folder_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from align.runs.rung import LadderResult
+    from align.runs.rung import Call, LadderResult
 
 
 @dataclass(frozen=True)
@@ -75,25 +73,22 @@ class Port:
     def told(self, command: str) -> dict[str, str]:
         return self.causes.get(command, {})
 
-    def execute(self, command: Sequence[str]) -> Executed:
-        if "--json" in command:  # what explains, and leaves no result
-            return Executed(2, "", "")
-        self.commands.append(command[0])
-        if command[0] == self.dies_at:
-            return Executed(2, "", "align: no such layer\nHint: look again\n")
-        if command[0] == "capture":
-            return Executed(0, "", "")
-        outcome = self.outcomes.get(command[0], Outcome.ALIGNED)
-        culprits = tuple(CULPRIT | self.told(command[0]) | {"kind": kind} for kind in self.faults_of(command[0]))
-        verdict = Verdict(outcome, f"{command[0]} says so", Coverage("things", 3))
-        RunFolder.create(self.run).write(
-            Written(command[0], verdict, culprits=culprits, losses=self.losses, name_map=self.name_map), {}
-        )
-        if command[0] == "map":
+    def perform(self, call: Call) -> Performed:
+        if call.run is None:  # what explains, or captures, and leaves no result
+            return Performed(error=None if call.command == "capture" else UsageError("it cannot"))
+        self.commands.append(call.command)
+        if call.command == self.dies_at:
+            return Performed(error=UsageError("no such layer", "look again"))
+        outcome = self.outcomes.get(call.command, Outcome.ALIGNED)
+        culprits = tuple(CULPRIT | self.told(call.command) | {"kind": kind} for kind in self.faults_of(call.command))
+        verdict = Verdict(outcome, f"{call.command} says so", Coverage("things", 3))
+        result = Written(call.command, verdict, culprits=culprits, losses=self.losses, name_map=self.name_map)
+        RunFolder.create(self.run).write(result, {})
+        if call.command == "map":
             (self.run / "map.toml").write_text("# pairs\n")
-        if command[0] == "convert":
+        if call.command == "convert":
             (self.run / "candidate.ckpt").write_bytes((self.run.parent / "weights.pth").read_bytes())
-        return Executed(outcome.exit_code, f"shown by {command[0]}\n", "")
+        return Performed(as_document(result, {}), None, f"shown by {call.command}\n")
 
 
 @pytest.fixture
@@ -119,14 +114,12 @@ def climbed(port: Port, climb: Climb | None = None) -> dict[str, str]:
 
 def whole(port: Port, climb: Climb | None = None) -> LadderResult:
     port.commands.clear()
-    return climb_ladder(project(port), port.run, port.execute, climb)
+    return climb_ladder(project(port), port.run, port.perform, climb)
 
 
 def test_a_line_that_announces_others_is_told_with_the_first_of_them() -> None:
-    errors = "align: nothing fits:\n  the head\n  the stem\nHint: look there\n"
-    assert _line_of(errors, "align: ") == "nothing fits: the head"
-    assert _line_of("align: ends so:", "align: ") == "ends so"
-    assert (_line_of(errors, "Hint: "), _line_of("", "Hint: ")) == ("look there", "")
+    assert _first_line("nothing fits:\n  the head\n  the stem") == "nothing fits: the head"
+    assert [*map(_first_line, ("several\nlines", "ends so:", ""))] == ["several", "ends so", ""]
 
 
 def test_rungs_stand_in_the_order_of_a_port() -> None:
@@ -206,11 +199,11 @@ def test_a_file_that_a_factory_loads_itself_makes_its_rungs_stale_when_it_change
     own = port.run.parent / "own.npz"
     own.write_bytes(b"1")
 
-    def execute(command: Sequence[str]) -> Executed:
+    def perform(call: Call) -> Performed:
         run_user_code(own.read_bytes, lambda error: UsageError(str(error)))
-        return port.execute(command)
+        return port.perform(call)
 
-    climb_ladder(project(port), port.run, execute)
+    climb_ladder(project(port), port.run, perform)
     own.write_bytes(b"2" if is_changed else b"1")
     states = climbed(port, Climb(only=("environment",)))
     assert {states[name] for name in ("parameters", "forward", "optimizer")} == {"stale" if is_changed else "passed"}
@@ -274,7 +267,7 @@ def test_a_loss_that_differs_has_not_passed_though_its_function_is_right(port: P
     port.losses = ({"step": 1, "reference": 2.0, "candidate": candidate, "alone": 2.0, "limit": 2e-5},)
     rung = next(one for one in whole(port, Climb(keep_going=True)).rungs if one.name == "loss")
     assert rung.state == state
-    assert ("2.001 and not 2" in rung.reason) == (state == "failed")
+    assert ("2.001, the reference's is 2" in rung.reason) == (state == "failed")
 
 
 def test_a_command_that_leaves_no_result_could_not_compare(port: Port) -> None:
@@ -334,20 +327,20 @@ def shown_next(port: Port) -> str:
 
 def test_a_rung_that_is_not_there_is_refused(port: Port) -> None:
     with pytest.raises(UsageError, match="there is no rung forwards"):
-        climb_ladder(project(port), port.run, port.execute, Climb(only=("forwards",)))
+        climb_ladder(project(port), port.run, port.perform, Climb(only=("forwards",)))
 
 
 def test_a_second_climb_at_a_time_is_refused(port: Port) -> None:
     port.run.mkdir()
     with folder_lock(port.run / LOCK, port.run, "run"), pytest.raises(FolderInUseError):
-        climb_ladder(project(port), port.run, port.execute)
+        climb_ladder(project(port), port.run, port.perform)
 
 
 def test_a_climb_that_dies_goes_on_where_it_was(port: Port) -> None:
-    def interrupted(command: Sequence[str]) -> Executed:
-        if command[0] == "forward":
+    def interrupted(call: Call) -> Performed:
+        if call.command == "forward":
             raise KeyboardInterrupt
-        return port.execute(command)
+        return port.perform(call)
 
     with pytest.raises(KeyboardInterrupt):
         climb_ladder(project(port), port.run, interrupted)
@@ -360,7 +353,7 @@ def test_a_climb_that_ends_early_leaves_no_pass_of_what_has_changed(port: Port) 
     climbed(port)
     (port.run.parent / "sides.py").write_text("def build(): return 1\n")
 
-    def interrupted(command: Sequence[str]) -> Executed:
+    def interrupted(call: Call) -> Performed:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -382,7 +375,7 @@ def test_a_sound_machine_alone_is_no_aligned_port(port: Port) -> None:
     result = whole(port)
     assert {rung.name: rung.state for rung in result.rungs}["environment"] == "passed"
     assert result.verdict.outcome is Outcome.NOT_COMPARED
-    assert result.verdict.reason == "nothing of the two sides was compared: environment alone passed"
+    assert result.verdict.reason == "nothing of the two sides was compared: only environment passed"
 
 
 def test_all_files_that_the_project_names_and_that_are_not_there_stand_in_one_message(port: Port) -> None:
@@ -426,10 +419,10 @@ def test_where_and_in_which_precision_a_side_computes_reaches_every_rung_that_ru
     file = tmp_path / "align.toml"
     sides = '[reference]\nmodel = "a.py:a"\n[forward]\ninputs = "x.npz"\n[metric]\ndata = "a.py:d"\n[candidate]\n'
     file.write_text(f'{sides}model = "a.py:b"\n')
-    assert "--project" not in plan_of(rung, read_project(file)).commands[-1]
+    assert "--project" not in plan_of(rung, read_project(file)).lines[-1]
     file.write_text(f'{sides}model = "a.py:b"\ndtype = "float16"\n')
     plan = plan_of(rung, read_project(file))
-    assert plan.commands[-1][-4:] == ("--project", str(file), "--run", "run")
+    assert plan.lines[-1][-4:] == ("--project", str(file), "--run", "run")
     assert plan.made_from["project"] == file
 
 
@@ -440,7 +433,7 @@ def test_limits_and_places_hold_where_a_side_is_a_trace(tmp_path: Path) -> None:
         'mode = "pynative"\n[[accepted]]\nlayer = "*.tanh"\nreason = "the kernel"\n'
     )
     plan = plan_of("forward", read_project(file))
-    capture, compare = plan.commands
+    capture, compare = plan.lines
     assert capture[-6:-2] == ("--dtype", "float16", "--mode", "pynative")
     assert compare[-4:-2] == ("--project", str(file))
     assert {"project", "candidate checkpoint"} <= {*plan.made_from}
@@ -450,7 +443,7 @@ LACKS = {
     "name": "attn_k.bias",
     "side": "source",
     "reason": "its layer is paired with key, which has no such parameter",
-    "reason_from": {"key": "unmatched_reason.layer_lacks", "facts": {"layer": "key"}},
+    "lacking_layer": "key",
 }
 SETTING = {
     "severity": "error",
@@ -465,13 +458,13 @@ SETTING = {
 
 @pytest.mark.parametrize("is_known", [True, False])
 def test_a_parameter_that_a_layer_of_the_port_lacks_is_at_fault_there_with_the_line(port: Port, is_known) -> None:
-    def execute(command: Sequence[str]) -> Executed:
-        if "--json" in command:
-            return Executed(1, json.dumps({"findings": [SETTING]}) if is_known else "", "")
-        return port.execute(command)
+    def perform(call: Call) -> Performed:
+        if call.run is None:
+            return Performed({"findings": [SETTING]} if is_known else None)
+        return port.perform(call)
 
     port.outcomes["map"], port.name_map = Outcome.NOT_ALIGNED, {"unmatched": [LACKS], "ambiguous": []}
-    result = climb_ladder(project(port), port.run, execute)
+    result = climb_ladder(project(port), port.run, perform)
     found = next(rung for rung in result.rungs if rung.name == "parameters").culprits
     if is_known:
         assert found == (setting_culprit(SETTING),)
@@ -486,7 +479,7 @@ def test_names_and_settings_alone_are_no_aligned_port(port: Port) -> None:
     result = whole(port)
     assert port.commands == ["doctor", "map", "lint"]
     assert result.verdict.outcome is Outcome.NOT_COMPARED
-    assert "environment, parameters, settings alone passed" in result.verdict.reason
+    assert "only environment, parameters, settings passed" in result.verdict.reason
     assert "forward" in result.verdict.caveats[0]
 
 
@@ -635,7 +628,7 @@ def test_several_causes_that_one_change_of_one_line_mends_are_one_fault() -> Non
         ("port.py:3", "weight-decay + decay-coupled + epsilon-before-correction", "AdamW(...)"),
         ("port.py:9", "weight-decay", ""),
     ]
-    assert judged.reason.startswith("2 places at fault")
+    assert judged.reason.startswith("2 places are at fault")
 
 
 def test_what_is_not_available_is_said_with_the_line_to_add_when_all_else_has_passed(port: Port) -> None:

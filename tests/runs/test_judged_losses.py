@@ -18,7 +18,7 @@ VERDICT = {
 
 @pytest.mark.parametrize(
     ("alone", "outcome", "said"),
-    [(1.0, Outcome.NOT_ALIGNED, "comes from below"), (1.2, Outcome.NOT_ALIGNED, "not measured"),
+    [(1.0, Outcome.NOT_ALIGNED, "comes from the model"), (1.2, Outcome.NOT_ALIGNED, "not measured"),
      (None, Outcome.NOT_ALIGNED, "not measured")],
 )  # fmt: skip
 def test_a_loss_is_called_right_only_where_it_was_taken_of_the_references_outputs(

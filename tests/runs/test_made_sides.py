@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from align.core.checkpoints import StoredTensor
-from align.core.registry import checkpoint_formats
+from align.core.load_code import checkpoint_formats
+from align.core.parameters import StoredTensor
 from align.errors import DestinationError, UsageError
 from align.models.open_side import open_side
 from align.runs import write_project as writing

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from align.cli.main import main
-from align.cli.shared import find_settings
-from align.runs.climb_ladder import climb_ladder
+from align.errors import UsageError
+from align.runs.climb_ladder import Performed, climb_ladder
 from align.runs.project_file import read_project
+from align.runs.read_settings import find_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,13 +45,11 @@ def test_the_copies_stand_first_on_the_import_path(project: Path) -> None:
 def test_what_a_rung_types_has_them_first_too(project: Path) -> None:
     ran: list[object] = []
 
-    def execute(command: object):
-        from align.runs.climb_ladder import Executed
+    def perform(call: object) -> Performed:
+        ran.append(call)
+        return Performed(error=UsageError("not here"))
 
-        ran.append(command)
-        return Executed(2, "", "align: not here\n")
-
-    result = climb_ladder(read_project(project / "align.toml"), project / "run", execute)
+    result = climb_ladder(read_project(project / "align.toml"), project / "run", perform)
     curve = next(rung for rung in result.rungs if rung.name == "curve")
     assert curve.commands[0].startswith("PYTHONPATH=run/overlay align loss a.csv b.csv")
     assert ran

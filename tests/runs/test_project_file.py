@@ -13,8 +13,8 @@ from align.runs.rung import Missing, rungs
 if TYPE_CHECKING:
     from pathlib import Path
 
-TABLES = "[accepted], [candidate], [forward], [limits], [loss], [metric], [reference], [run], [training]"
-SIDE = "checkpoint, device, dtype, log, mode, model, overlay, trace, training"
+TABLES = "[accepted], [candidate], [forward], [limits], [loss], [metric], [reference], [run], [speed], [training]"
+SIDE = "checkpoint, data, device, dtype, log, mode, model, overlay, trace, training"
 
 
 def project(folder: Path, text: str) -> Path:
@@ -51,7 +51,7 @@ def test_an_exported_file_is_a_side_with_its_own_weights_and_without_settings(tm
     assert read.candidate == ProjectSide(f"{tmp_path}/net.onnx")
     plans = {rung.name: rung.plan(read, tmp_path / "run") for rung in rungs()}
     assert [isinstance(plans[name], Missing) for name in ("settings", "weights", "forward")] == [True, True, False]
-    (command,) = plans["forward"].commands
+    (command,) = plans["forward"].lines
     assert [side.rpartition("/")[2] for side in command[1:3]] == ["net.py:build", "net.onnx"]
     assert "--candidate-checkpoint" not in command
 

@@ -79,7 +79,7 @@ def test_a_result_of_the_schema_before_is_read(tmp_path: Path) -> None:
         ('{"schema": "mindalign.map/1"}', "expected 'mindalign.loss/3'"),
         ("{}", "has schema None"),
         ('{"schema": ', "not JSON"),
-        ("[]", "is no result"),
+        ("[]", "is not a result"),
     ],
 )
 def test_another_schema_or_a_damaged_file_is_refused(tmp_path: Path, content: str, words: str) -> None:

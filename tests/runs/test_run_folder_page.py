@@ -14,11 +14,11 @@ import pytest
 
 import align
 from align.convert import pair_checkpoints as diff_result
-from align.core import trace_metadata
+from align.core import traces
 from align.core.traces import Capture, LimitSource, Measurement, TensorStatistics
 from align.core.verdicts import Coverage, Finding, LayerOutcome, Outcome, Verdict
 from align.evaluation import compare_generation as generation_result
-from align.evaluation import validation_result
+from align.evaluation import validate_models
 from align.forward import forward_result
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.runs.run_folder import KINDS, RunFolder
@@ -26,6 +26,7 @@ from align.traces import manifest
 from align.traces import manifest as stored_model
 from align.traces import open_trace as rounding_noise
 from align.traces.module_calls import UnpairedLayer
+from align.traces.open_trace import TraceSummary
 from align.traces.thresholds import TRACE_HEADER_BYTES
 from align.training import check_determinism as determinism_result
 from align.training import compare_initial_values as initial_values_result
@@ -47,10 +48,10 @@ def named(text: str = TEXT) -> set[str]:
         diff_result.UpdatesDiff, diff_result.UpdateDifference,
         forward_result.ForwardComparison, forward_result.LayerComparison, UnpairedLayer, Measurement, Finding,
         Capture, Coverage, Verdict,
-        trace_metadata.TraceHead, trace_metadata.KeptValues, TensorStatistics,
-        trace_metadata.TraceSummary, trace_metadata.TracedCall, trace_metadata.TracedTensor,
-        validation_result.Validation, validation_result.OutputDifference, validation_result.SampleDifference,
-        validation_result.Combination,
+        traces.TraceHead, traces.KeptValues, TensorStatistics,
+        TraceSummary, traces.TracedCall, traces.TracedTensor,
+        validate_models.Validation, validate_models.OutputDifference, validate_models.SampleDifference,
+        validate_models.Combination,
         determinism_result.DeterminismResult, determinism_result.RepeatedSide, determinism_result.UnrepeatedTensor,
         determinism_result.PartCount,
         step_result.StepComparison, step_result.StepCulprit, step_result.ComparedLoss, step_result.ComparedLayer,

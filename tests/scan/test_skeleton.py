@@ -152,7 +152,7 @@ def test_construct_holds_the_torch_code_as_a_comment_and_says_that_it_is_to_be_w
 def test_what_has_no_counterpart_is_told_and_the_file_still_builds(tmp_path: Path) -> None:
     net, text = built(steps(), "steps", tmp_path)
     assert "# TODO: torch.nn.AlphaDropout(p=0.2) has no counterpart here; write nothing in evaluation mode" in text
-    assert "net.again = net.slope  # one and the same" in text
+    assert "net.again = net.slope  # the same layer" in text
     with pytest.raises(NotImplementedError, match="AlphaDropout"):
         net.drop.construct(1)
 

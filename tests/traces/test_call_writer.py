@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from align.core.trace_metadata import CallStart, KeptValues, TensorKind, TraceHead
-from align.core.traces import Capture, TensorStatistics
+from align.core.traces import CallStart, Capture, KeptValues, TensorKind, TensorStatistics, TraceHead
 from align.errors import CannotRunError, RunFolderError
 from align.traces.capture_trace import CallWriter, GivenWriter
 from align.traces.manifest import MANIFEST, TENSORS

@@ -11,8 +11,7 @@ import pytest
 import align
 from align.errors import DestinationError, FolderInUseError, UserCodeError
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
-from align.traces.folder_lock import LOCK, folder_lock
-from align.traces.trace_folder import TraceFolder
+from align.traces.trace_folder import LOCK, TraceFolder, folder_lock
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 
 from align.core.name_map import NameMap, Pairing
 from align.core.transforms import IDENTITY, Permute, Reshape, Transform
-from align.traces.compare_weights import compare_weights
+from align.traces.open_trace import compare_weights
 
 if TYPE_CHECKING:
     from align.core.verdicts import Finding

@@ -173,7 +173,7 @@ def test_a_flipped_byte_among_the_tensors_is_refused(folder: Path, place: int, s
 def test_a_file_that_is_gone_is_refused_by_its_name(folder: Path, name: str) -> None:
     (folder / name).unlink()
     for reads in (open_trace, align.show_trace):
-        with pytest.raises(RunFolderError, match=f"{name} is missing, which was written with the trace"):
+        with pytest.raises(RunFolderError, match=f"{name}, which was written with the trace, is missing"):
             reads(folder)
 
 

@@ -48,7 +48,7 @@ def test_other_objects_with_a_length(data: Any, found: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("data", [5, "train", {"x": 1}, len])
 def test_what_holds_no_samples_is_refused(data: Any) -> None:
-    with pytest.raises(UsageError, match="lengths are to be kept") as caught:
+    with pytest.raises(UsageError, match="the lengths of the data cannot be kept") as caught:
         describe_data(data)
     assert "DataLoader" in caught.value.hint
 

@@ -14,8 +14,7 @@ from align.checkpoints.open_checkpoint import npy_bytes
 from align.cli.main import main
 from align.core.verdicts import Outcome
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
-from align.traces.dumped_side import open_dumped_side
-from align.traces.export_trace import export_trace
+from align.traces.dumped_side import export_trace, open_dumped_side
 
 X = {"x": np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)}
 MSPROBE = Path(__file__).parent / "data" / "msprobe"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from align.core.trace_metadata import KeptValues, TraceHead
+from align.core.traces import KeptValues, TraceHead
 from align.models.inputs import describe_inputs
 from align.traces.open_trace import trace_faults
 

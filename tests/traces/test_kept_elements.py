@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from align.core.trace_metadata import KeptValues
-from align.core.traces import Capture
+from align.core.traces import Capture, KeptValues
 from align.errors import UsageError
 from align.traces import trace_folder as kept_elements
 from align.traces.trace_folder import keep_part, kept_places, read_kept

@@ -124,7 +124,7 @@ def test_a_call_too_many_is_told() -> None:
 def test_a_layer_that_the_other_side_never_calls_is_told() -> None:
     result = paired([("a", "Linear"), ("b", "Linear")], [("x", "Linear")], idle=([], [("y", "Linear")]))
     assert names(result) == [("a", "x")]
-    assert alone(result) == {"b": "its counterpart y is not called, is run past its hooks, or returns no tensor"}
+    assert alone(result) == {"b": "its counterpart y is not called, runs without its hooks, or returns no tensor"}
 
 
 def test_modules_that_neither_side_calls_are_no_matter() -> None:

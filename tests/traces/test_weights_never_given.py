@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from align.core.name_map import NameMap, Pairing
-from align.traces.compare_weights import compare_weights, weights_never_given
+from align.traces.open_trace import compare_weights, weights_never_given
 
 if TYPE_CHECKING:
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.verdicts import Finding
 
 SHAPES = {"conv.weight": (8, 4, 3, 3), "fc.weight": (16, 16), "fc.bias": (16,)}

@@ -14,7 +14,7 @@ from align.training.step_result import SteppedParameter
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def make_case(size: int = 64, steps: int = 5, scale: Any = 1.0, dtype: str = "fl
 def step_torch(text: str, case: Case, rates: Sequence[float] | None) -> RealSteps:
     import torch
 
-    from align.models.adapter_parts.torch.optimizers import TorchOptimizers
+    from align.models.adapter_parts.torch.state import TorchOptimizers
 
     parameter = torch.nn.Parameter(torch.tensor(case.before))
     optimizer = eval(text, {"torch": torch, "P": parameter})

@@ -136,7 +136,7 @@ def test_a_loss_may_take_several_outputs_and_several_targets(framework: str, for
     found, whole = checked(framework, forward, several, {"x": X, "y": Y, "corners": Z})
     assert found == {"outputs-one-by-one": "the loss gets 2 outputs of the model one by one, as logits, boxes"}
     other, moved = checked(framework, forward, several, {"x": X, "classes": Y, "spots": Z})
-    assert other["targets-by-position"].startswith("the loss gets classes as y, spots as corners by position")
+    assert other["targets-by-position"].startswith("classes as y, spots as corners are passed to the loss")
     assert set(other) == {"outputs-one-by-one", "targets-by-position"}
     assert whole is not None
     assert moved is not None
@@ -157,7 +157,7 @@ def test_names_of_the_loss_decide_whatever_the_order(framework: str) -> None:
         assert found == {}
     found, _ = checked(framework, both, weighted, {"scale": 2.0, "label": Y, "image": X, "weight": WEIGHT})
     assert [*found] == ["inputs-by-position"]
-    assert "input image as x goes" in found["inputs-by-position"]
+    assert "input image as x is passed" in found["inputs-by-position"]
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -171,7 +171,7 @@ def test_an_array_that_model_and_loss_both_need_goes_to_both(framework: str) -> 
 
     found, _ = checked(framework, masked, loss, {"x": X, "lengths": [3, 1, 2, 2, 3, 1]})
     assert found == {
-        "array-for-both": "lengths goes to the model and to the loss, which both have a parameter of that name"
+        "array-for-both": "lengths is passed to the model and to the loss, which both have a parameter of that name"
     }
 
 
@@ -197,13 +197,13 @@ def test_the_one_array_that_is_left_goes_where_one_is_lacking(framework: str) ->
             {"x": X, "y": Y},
             "its loss takes 2 beside the outputs, and would get y",
         ),
-        (both, lambda pred, label: pred, {"x": X}, "nothing for the loss"),
+        (both, lambda pred, label: pred, {"x": X}, "no labels for the loss"),
         (both, lambda outputs, y: outputs, {"x": X, "y": Y, "other": Z}, "its loss takes 1 beside the outputs"),
         (
             both,
             lambda a, b, c, y: a,
             {"x": X, "y": Y},
-            "a, b, c are to be outputs of the model, and that returns 2 outputs",
+            "a, b, c from the model's outputs, but the model returns 2 outputs",
         ),
         (named, lambda a, b, y: a, {"x": X, "y": Y}, "returns a dict of boxes, logits"),
     ],

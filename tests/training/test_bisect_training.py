@@ -163,7 +163,7 @@ def test_the_command_keeps_its_result_and_refuses_options_of_others(
     assert main([*command[:3], "--precision", "float16"]) == 2
     assert "no batch is given" in capsys.readouterr().err
     assert main(["bisect", "--train", "train.py:none", *command[3:], "--precision", "float16"]) == 2
-    assert "it returned an object of type int, no model with what trains it" in capsys.readouterr().err
+    assert "it returned an object of type int, not a model with its loss and optimizer" in capsys.readouterr().err
     assert (
         main(["bisect", "train.py:build", "--precision", "float16", "--steps", "3", "--input", "x=float32[2,8]"]) == 2
     )

@@ -292,7 +292,7 @@ CAPTURE = "capture --step sides.py:port -o out"
         (f"{CAPTURE} --batch sides.py:batch --no-noise", "--no-noise is of"),
         (f"{CAPTURE} --batch sides.py:batch --steps 0", "0 is no number"),
         ("capture --step none.py:port --batch sides.py:batch -o out", "not found: none.py"),
-        ("capture sides.py:port --batch sides.py:batch -o out", "--batch is of training steps"),
+        ("capture sides.py:port --batch sides.py:batch -o out", "--batch is for training steps"),
         ("capture -o out", "no model is given"),
         ("step momentum sides.py:port --batch sides.py:batch", "leave --batch and --steps out"),
     ],

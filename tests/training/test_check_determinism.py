@@ -235,7 +235,7 @@ def port():
         ("port", "same", "", ""),
         ("seeded", "same", "own generator", "two builds give the same"),
         ("counting", "same", "kept state", "two builds agree"),
-        ("unseeded", "differ", "initial values", "no seed reaches"),
+        ("unseeded", "differ", "initial values", "no seed controls"),
         ("cached", "one object", "", ""),
     ],
 )

@@ -111,7 +111,7 @@ def test_each_parameter_that_is_not_trained_has_its_reason(framework: str) -> No
         "idle": NONE[framework], "aside": NONE[framework], "cut": NONE[framework], "fixed": "frozen",
     }  # fmt: skip
     assert "never called" in found["idle.weight"][1]
-    assert "is called, but nobody uses what is made of it" in found["aside.weight"][1]
+    assert "is called, but the result is not used" in found["aside.weight"][1]
     assert "cut" in found["cut.weight"][1]
     assert {found[name][0] for name in ("a.weight", "b.weight", "b.bias", "scale")} == {"trained"}
     assert sum(one.moved > 0.0 for one in result.sides[0].buffers) >= 2
@@ -236,7 +236,7 @@ def test_a_gradient_that_float16_does_not_hold_is_told_from_a_cut_one() -> None:
 
     lost = states(align.check_parameters(half(1e-7), batch=batch()))["0.weight"]
     assert lost[0] == "zero gradient"
-    assert "below what its precision holds" in lost[1]
+    assert "too small for its precision" in lost[1]
     assert states(align.check_parameters(half(1.0), batch=batch()))["0.weight"][0] == "trained"
 
 
@@ -327,7 +327,7 @@ def test_what_cannot_be_checked_ends_in_one_message() -> None:
     with pytest.raises(CannotRunError, match="no single number") as raised:
         align.check_parameters(unreduced, batch=batch())
     assert "reduction" in raised.value.hint
-    with pytest.raises(InputsError, match="nothing for the loss"):
+    with pytest.raises(InputsError, match="no labels for the loss"):
         align.check_parameters(given, batch={"x": batch()["x"]})
     with pytest.raises(SideError, match="its optimizer is of type Linear"):
         align.check_parameters(align.Training(given.model, given.loss, torch.nn.Linear(1, 1)), batch=batch())

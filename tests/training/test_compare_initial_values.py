@@ -159,7 +159,7 @@ def test_what_is_open_in_the_map_is_told() -> None:
     assert result.verdict.outcome is Outcome.ALIGNED
     assert result.verdict.coverage.unmatched_reference == 1
     assert [one.code for one in result.findings] == ["names-open"]
-    assert "1 parameter open in the map was not compared" in result.verdict.caveats[0]
+    assert "1 parameter that the map leaves open was not compared" in result.verdict.caveats[0]
     with pytest.raises(NothingInCommonError):
         align.compare_initial_values(reference, model(weight=lambda: normal(1)), name_map=NameMap("a", "b"))
 

@@ -72,10 +72,10 @@ def test_a_bias_in_front_of_a_normalisation_has_no_influence_cut_off_or_not(buil
     found, clean = states(build(cut=True)), states(build(cut=False))
     assert found["stem.bias"][0] == "without influence"
     assert "no gradient comes back" in found["stem.bias"][1]
-    assert "the way back is cut" in found["stem.weight"][1]
+    assert "the backward pass is cut" in found["stem.weight"][1]
     assert (clean["stem.weight"][0], clean["stem.bias"][0] in ("trained", "without influence")) == ("trained", True)
     for one in (found, clean):
-        assert all("nobody uses what is made of it" in one[f"aside.{name}"][1] for name in ("weight", "bias"))
+        assert all("the result is not used" in one[f"aside.{name}"][1] for name in ("weight", "bias"))
 
 
 def test_gradients_that_are_not_finite_are_told_as_that() -> None:
@@ -96,7 +96,7 @@ def test_gradients_that_are_not_finite_are_told_as_that() -> None:
         return step
 
     left = states(trained(torch.nn.Sequential(torch.nn.Linear(4, 2)), root, skips))
-    assert left["0.weight"] == ("not finite", "its gradient is NaN, and the step left it")
+    assert left["0.weight"] == ("not finite", "its gradient is NaN, and the step did not update it")
 
 
 def half_net(factor: float, *, mixed: bool = False, cut: bool = False) -> Any:
@@ -122,10 +122,12 @@ def mean(outputs: Any, _: Any) -> Any:
 
 
 def test_a_gradient_that_half_precision_loses_is_told_in_every_form_of_it() -> None:
-    lost = "below what its precision holds"
+    lost = "too small for its precision"
     for mixed in (False, True):
         assert lost in states(trained(half_net(1e-7, mixed=mixed), mean))["stem.weight"][1]
-        assert "the way back is cut" in states(trained(half_net(1.0, mixed=mixed, cut=True), mean))["stem.weight"][1]
+        assert (
+            "the backward pass is cut" in states(trained(half_net(1.0, mixed=mixed, cut=True), mean))["stem.weight"][1]
+        )
         assert states(trained(half_net(1.0, mixed=mixed), mean))["stem.weight"][0] == "trained"
     short = states(trained(half_net(1e-6), lambda outputs, _: outputs.mean()))["stem.weight"]  # a loss in float16
     assert "with the loss x 1024" in short[1]
@@ -142,4 +144,4 @@ def test_a_step_of_the_users_own_is_not_scaled_and_the_reason_says_so() -> None:
         return step
 
     found = states(trained(half_net(1.0), None, own))["stem.weight"]
-    assert "is cut, or below what half precision holds" in found[1]
+    assert "is cut, or the gradient is too small for half precision" in found[1]

@@ -104,7 +104,7 @@ def test_what_the_names_of_a_batch_do_not_say_is_refused(inputs: str, names: str
 def test_names_that_the_model_has_are_taken_without_a_word() -> None:
     given = side(two_inputs(), classes())
     assert align.check_parameters(given, batch={"b": X, "label": LABEL, "a": X * X}).findings == ()
-    with pytest.raises(InputsError, match="nothing for the loss"):
+    with pytest.raises(InputsError, match="no labels for the loss"):
         align.check_parameters(given, batch={"a": X, "b": X})
 
 
@@ -120,7 +120,7 @@ def test_several_inputs_of_other_names_go_in_their_order_with_a_warning() -> Non
     assert align.check_parameters(side(two_inputs(), classes()), batch=batch).findings == ()
     result = align.check_parameters(port_of_two(), batch=batch)
     assert [(one.code, one.severity) for one in result.findings] == [("inputs-by-position", "warning")]
-    assert "inputs a as q, b as k go" in result.findings[0].message
+    assert "inputs a as q, b as k are passed" in result.findings[0].message
 
 
 def test_a_lone_input_of_another_name_is_noted() -> None:

@@ -56,7 +56,7 @@ def test_batches_are_kept_and_read_back(given: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"x": X, "o": object()}, "no plain value: o (object)"),
+        ({"x": X, "o": object()}, "nor plain values: o (object)"),
         ({"x": X, "deep": [{"a": {1, 2}}]}, "deep.0.a (set)"),
         ({"x": X, "words": np.array(["a"])}, "words (<U1)"),
         ({"mode": "loss"}, "holds no inputs"),

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.frameworks
 FRAMEWORKS = ("torch", "mindspore")
 X = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
 BATCH = {"x": X, "label": np.arange(8) % 3}
-DEAD = "its module is called, but nobody uses what is made of it: neither the loss nor an output of the model"
+DEAD = "its module is called, but the result is not used: neither the loss nor an output of the model"
 LAYERS = {"body": (4, 6), "head": (6, 3), "aux": (6, 2), "dead": (6, 6), "gate": (6, 6), "off": (6, 6), "idle": (2, 2)}
 
 
@@ -87,9 +87,9 @@ def test_an_unused_output_dead_code_and_a_layer_that_is_not_called_are_told_apar
         assert found[f"dead.{parameter}"].startswith(DEAD)
         assert found[f"idle.{parameter}"] == "its module is never called"
         for hidden in ("gate", "off"):
-            assert "nothing comes through: a factor of 0, a mask, or a ReLU" in found[f"{hidden}.{parameter}"]
+            assert "has no effect there: a factor of 0, a mask, or a ReLU" in found[f"{hidden}.{parameter}"]
         assert not found[f"head.{parameter}"]
-    assert found["lone"].startswith("nobody uses it")
+    assert found["lone"].startswith("no code uses it")
 
 
 def test_a_part_of_an_output_and_an_output_past_the_hooks_are_told() -> None:
@@ -131,4 +131,4 @@ def test_what_a_step_calls_past_the_model_is_no_part_of_the_loss() -> None:
         return loss
 
     found = reasons(align.Training(model, None, optimizer, step))
-    assert found["aside.weight"] == found["aside.bias"] == "what it makes is no part of the loss"
+    assert found["aside.weight"] == found["aside.bias"] == "the loss does not use what it computes"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from align.core.dtypes import EPSILON, numpy_dtype
 from align.core.json_data import to_json_data
+from align.core.parameters import EPSILON, numpy_dtype
 from align.core.protocols import LayerSettings, LearningRates, ParameterGroup
 from align.training.apply_rule import GradientStep, Memory, apply_rule, gradient_steps, read_rule
 from align.training.compare_updates import explain_updates
@@ -19,7 +19,7 @@ from align.training.step_result import SteppedParameter
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.training.apply_rule import UpdateRule
 
 SGD = {"momentum": 0.9, "dampening": 0, "nesterov": False, "maximize": False}

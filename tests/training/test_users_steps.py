@@ -89,7 +89,7 @@ def test_mindspore_steps_may_return_outputs_beside_the_loss() -> None:
     ("returned", "told"),
     [
         (lambda loss, _: {"total": loss, "accuracy": 0.5}, "a dict of total, accuracy, and no `loss` in it"),
-        (lambda loss, outputs: (outputs, 0.5, loss), "several single numbers, and none that is sure"),
+        (lambda loss, outputs: (outputs, 0.5, loss), "several single numbers, and nothing shows which one"),
         (lambda _, outputs: (outputs, "done"), r"\(array of \[6, 3\], str\): no single number"),
         (lambda _, outputs: outputs, r"got: array of \[6, 3\]"),
     ],

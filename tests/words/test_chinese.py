@@ -15,10 +15,23 @@ import pytest
 import typer
 
 import align
-from align.cli.main import build_app, main
+from align.cli.command_tree import build_app
+from align.cli.main import main
 from align.core.json_data import in_words
 from align.errors import UsageError
-from align.words.catalogue import catalogue, in_language, phrases, reader_language, say, speaking, spoken
+from align.words.catalogue import (
+    catalogue,
+    few,
+    first_few,
+    in_language,
+    listed,
+    phrase,
+    phrases,
+    reader_language,
+    say,
+    speaking,
+    spoken,
+)
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -26,7 +39,8 @@ else:
     import tomli as tomllib
 
 WORDS = Path(align.__file__).parent / "words"
-PAGE = (Path(__file__).parents[2] / "docs" / "words.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "words.md").read_text(encoding="utf-8")
 # What stands in a text beside its sentence: facts, code, options, paths, patterns.
 BESIDE = re.compile(r"\{[^{}]*\}|`[^`]*`|--?[\w-]+|[\w./\\\\]*[._/=\[\]()][\w./=\[\]()]*")
 CHINESE = re.compile("[\u4e00-\u9fff]")
@@ -80,11 +94,9 @@ def test_no_english_sentence_is_left() -> None:
 
     sentences = [key for key, text in ENGLISH.items() if is_sentence(text) and not text.startswith(("align ", "from "))]
     assert [key for key in sentences if not CHINESE.search(ZH[key])] == []
-    code = {"checkpoint_error.several_entries#1"}  # a line of Python
     run = re.compile(r"(?:\b[a-z]{2,}\b[ ,]+){4}")
-    assert [key for key, text in ZH.items() if run.search(BESIDE.sub("", text)) and not text.startswith("align ")] == [
-        *code
-    ]
+    found = [key for key, text in ZH.items() if run.search(BESIDE.sub("", text)) and not text.startswith("align ")]
+    assert found == []
 
 
 @pytest.mark.parametrize("term", TERMS)
@@ -101,7 +113,8 @@ def test_each_help_text_has_a_twin_and_none_is_left_over() -> None:
     tree = typer.main.get_command(build_app())
     commands = [tree, *tree.commands.values()]
     shown = {one.help for one in commands} | {tree.epilog}
-    shown |= {getattr(one, "help", None) for command in commands for one in command.params}
+    options = [one for command in commands for one in command.params]
+    shown |= {getattr(one, said, None) for one in options for said in ("help", "rich_help_panel")}
     folder = WORDS / "phrases" / "zh"
     kept = [one["en"] for one in tomllib.loads((folder / "help.toml").read_text(encoding="utf-8"))["text"]]
     assert shown - {None, "", "Show this message and exit."} - {*kept} == set()
@@ -109,10 +122,48 @@ def test_each_help_text_has_a_twin_and_none_is_left_over() -> None:
     assert len(kept) == len(set(kept))
 
 
+def test_each_text_of_the_notebook_has_a_twin_and_none_is_left_over() -> None:
+    cells = json.loads((ROOT / "notebooks" / "report_template.ipynb").read_text(encoding="utf-8"))["cells"]
+    prose = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+    kept = tomllib.loads((WORDS / "phrases" / "zh" / "notebook.toml").read_text(encoding="utf-8"))["text"]
+    assert [one["en"] for one in kept] == prose
+    for one in kept:
+        assert in_language(one["en"], "zh") == one["zh"]
+        assert re.match("#* ?", one["zh"])[0] == re.match("#* ?", one["en"])[0]
+        assert re.findall("`[^`]+`", one["zh"]) == re.findall("`[^`]+`", one["en"])
+
+
+def test_a_side_is_named_in_chinese() -> None:
+    bare = re.compile(r"(?<!--)(?<!\[)(?<!\[dropped\.)\{sides?(?::(?:join|few)[^{}]*)?\}(?![\]-])")
+    others = {  # a key of the user's file, names of both sides, a sentence, a text that is to name a file
+        "job_fault.no_match", "job_fault.one_place", "map.ambiguous_group", "map_direction.sides_then",
+        "settings_usage.no_name#0",
+    }  # fmt: skip
+    assert {key for key, text in ZH.items() if bare.search(text)} == others
+
+
+def test_each_table_of_words_that_a_text_names_is_there() -> None:
+    tables = {table for text in ZH.values() for table in re.findall(r":words? (?:\S )?([a-z_]+)\}", text)}
+    assert len(tables) > 8
+    assert tables <= catalogue("zh").keys()
+
+
+WORDS_AS_THEY_ARE = (
+    "certainty", "fact", "framework_fact", "memory_end", "module_state", "operator_class", "plugin_state", "reduction",
+    "run_form", "scan_status", "separator", "short_step_kind", "sign", "switch_state",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("table", WORDS_AS_THEY_ARE)
+def test_a_word_of_data_is_as_it_is_in_english(table: str) -> None:
+    texts = catalogue("en")[table]
+    assert {name: text.replace(" ", "_") for name, text in texts.items()} == {name: name for name in texts}
+
+
 def test_measure_words_have_no_plural() -> None:
     with speaking("zh"):
         assert re.fullmatch(r"3,000 \S+", say("word.and_more", count=3000).strip()) is None
-        assert "s" not in say("ladder.part_faults", count=3000, place="…").replace("…", "")
+        assert "s" not in say("step_verdict.faults", count=3000, place="…", kind="").replace("…", "")
 
 
 @pytest.fixture
@@ -196,6 +247,13 @@ def test_a_phrase_of_a_rule_is_told_in_the_language_of_the_sentence_around_it() 
     assert in_language("no such phrase", "zh") == "no such phrase"
 
 
+def test_a_title_of_one_word_is_told_where_a_text_says_that_it_is_one() -> None:
+    assert in_language("global batch", "zh") == phrase("global batch") == "global batch"
+    with speaking("zh"):
+        assert (phrase("global batch"), phrase("no such title")) == ("全局 batch", "no such title")
+        assert say("hyperparameters.why_line", title="global batch", why="…") == "全局 batch：…"
+
+
 def test_a_thread_that_shows_leaves_the_language_of_others_alone() -> None:
     entered, left = threading.Event(), threading.Event()
 
@@ -248,3 +306,30 @@ def test_a_terminal_without_chinese_letters_is_told_in_english(monkeypatch: pyte
         assert main(["inspect", "a.npz", "--lang", "zh"]) == 0
         stream.flush()
         assert "Checkpoint" in stream.buffer.getvalue().decode(encoding)
+
+
+@pytest.mark.parametrize(
+    ("key", "facts", "english", "chinese"),
+    [
+        ("sentence.few", {"names": ["a", "b"], "more": True}, "a, b, ...", "a、b 等"),
+        ("sentence.joined", {"parts": ["a", "b"], "separator": "; "}, "a; b", "a；b"),
+        ("sentence.joined", {"parts": ["a", "b"], "separator": " or "}, "a or b", "a 或 b"),
+        ("sentence.joined", {"parts": ["a", "b"], "separator": " | "}, "a | b", "a | b"),
+        ("lint_effect.frozen", {"count": 2, "side": "reference"}, None, "2 个参数仅在标杆中被冻结，另一侧参与训练"),
+        ("lint_effect.frozen", {"count": 2, "side": "a.py:Net"}, None, "2 个参数仅在a.py:Net中被冻结，另一侧参与训练"),
+        ("forward_note.not_kept", {"sides": ["reference", "candidate"]}, None, "标杆和待比对侧的运行数据中未保存其值"),
+    ],
+)
+def test_words_of_data_and_lists_are_those_of_the_language(
+    key: str, facts: dict[str, object], english: str | None, chinese: str
+) -> None:
+    assert english in (None, in_language({"key": key, "facts": facts}, "en"))
+    assert in_language({"key": key, "facts": facts}, "zh") == chinese
+
+
+def test_lists_are_those_of_the_language_that_speaks() -> None:
+    names = ["a", "b", "c", "d"]
+    assert few(names) == first_few(names) == "a, b, c, ..."
+    assert few(names, 4) == first_few(names, 4) == listed(names) == "a, b, c, d"
+    with speaking("zh"):
+        assert (few(names), few(names, 4), listed(names[:2], "; ")) == ("a、b、c 等", "a、b、c、d", "a；b")

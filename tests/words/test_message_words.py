@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from align.words.message_words import counted, printable
+from align.words.catalogue import counted, printable
 
 
 def test_numbers_have_their_noun_and_thousands_their_comma() -> None:

@@ -14,14 +14,12 @@ from math import prod
 from typing import TYPE_CHECKING, BinaryIO
 
 from align.checkpoints.extents import byte_blocks, joined, mapped
-from align.checkpoints.onnx_tensors import NUMBER, ProtobufScan, field_key, number_bytes, scanned
+from align.checkpoints.protobuf import NUMBER, ProtobufScan, field_key, number_bytes, scanned
 from align.checkpoints.sound_records import sound_shape
-from align.core.checkpoints import Checkpoint, Extent, StoredTensor
-from align.core.dtypes import numpy_dtype
+from align.core.parameters import Checkpoint, Extent, StoredTensor, numpy_dtype
 from align.core.thresholds import BLOCK_BYTES
 from align.errors import MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
-from align.words.catalogue import say, texts
-from align.words.message_words import first_few
+from align.words.catalogue import first_few, say, texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -25,11 +25,12 @@ from align.checkpoints.sound_records import (
     read_record,
     record_checksums,
     record_pieces,
+    zip_names,
     zip_records,
 )
 from align.checkpoints.thresholds import LONGEST_RECORD_NAME
-from align.core.checkpoints import Checkpoint, StoredTensor
-from align.core.dtypes import dtype_name, numpy_dtype
+from align.core.parameters import Checkpoint, StoredTensor, dtype_name, numpy_dtype
+from align.core.protocols import collector_paused
 from align.core.thresholds import BLOCK_BYTES
 from align.errors import MissingEntryError
 from align.words.catalogue import say, sentence
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.protocols import FrameworkName
 
 SUFFIX = ".npy"
@@ -57,7 +58,7 @@ class NpzFormat:
 
     def recognizes(self, path: Path, head: bytes) -> bool:
         """Tell by the records' names: all of them end in `.npy`."""
-        return first_record_name(head).endswith(SUFFIX) and all(name.endswith(SUFFIX) for name in zip_records(path))
+        return first_record_name(head).endswith(SUFFIX) and all(name.endswith(SUFFIX) for name in zip_names(path))
 
     def read(self, path: Path, key: str | None = None) -> Checkpoint:
         """Read the header of every array."""
@@ -66,13 +67,15 @@ class NpzFormat:
         tensors: dict[str, StoredTensor] = {}
         other: dict[str, str] = {}
         records = zip_records(path)
-        for record in records.values():
-            name = record.name.removesuffix(SUFFIX)
-            header = read_npy_header(path, record.name, record.size, partial(read_record, record))
-            if header.dtype.kind in "SU":
-                other[name] = sentence("entry_note.text_array", shape=str(header.shape))
-            else:
-                tensors[name] = _tensor(name, record, header)
+        with collector_paused(), path.open("rb", buffering=0) as stream:
+            for record in records.values():
+                name = record.name.removesuffix(SUFFIX)
+                start = partial(read_record, record, stream=stream)
+                header = read_npy_header(path, record.name, record.size, start)
+                if header.dtype.kind in "SU":
+                    other[name] = sentence("entry_note.text_array", shape=str(header.shape))
+                else:
+                    tensors[name] = _tensor(name, record, header)
         return Checkpoint(path, self.name, tensors, {}, other, checksums=record_checksums(records))
 
     def problems(self, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> list[str]:  # noqa: ARG002

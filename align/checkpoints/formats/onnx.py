@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
-from align.checkpoints.onnx_tensors import (
+from align.checkpoints.protobuf import (
     NUMBER,
     TEXT,
     TYPES,
@@ -22,12 +22,13 @@ from align.checkpoints.onnx_tensors import (
     field_key,
     place_of,
     read_initializer,
+    read_opset,
     scanned,
     stored_tensor,
 )
 from align.checkpoints.sound_records import external_extents
 from align.checkpoints.thresholds import DEEPEST_GRAPH, LONGEST_METADATA_SHOWN, MOST_IR_VERSION
-from align.core.checkpoints import Checkpoint, StoredTensor
+from align.core.parameters import Checkpoint, StoredTensor
 from align.errors import HostileFileError, MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
 from align.words.catalogue import say, sentence, texts
 
@@ -42,7 +43,7 @@ IR_VERSION, PRODUCER, PRODUCER_VERSION = field_key(1, NUMBER), field_key(2), fie
 GRAPH, OPSET, TRAINING, FUNCTION = field_key(7), field_key(8), field_key(20), field_key(25)
 MODEL_FIELDS = {IR_VERSION, field_key(5, NUMBER), *map(field_key, (2, 3, 4, 6, 7, 8, 14, 20, 25, 26))}
 SHORT_FIELDS = {PRODUCER, PRODUCER_VERSION, field_key(4)}
-OPSET_DOMAIN, OPSET_VERSION = field_key(1), field_key(2, NUMBER)
+
 TRAINING_GRAPHS = {field_key(1), field_key(2)}
 FUNCTION_NAME, FUNCTION_NODE = field_key(1), field_key(7)
 # GraphProto, SparseTensorProto, NodeProto, AttributeProto
@@ -134,7 +135,8 @@ def _read_model(model: _Model) -> None:
         if key in (PRODUCER, PRODUCER_VERSION):
             model.metadata["producer" if key == PRODUCER else "producer_version"] = _shown(scan.text(value, end))
         elif key == OPSET:
-            opsets.append(_opset(scan, value, end))
+            domain, version = read_opset(scan, value, end)
+            opsets.append(f"{_shown(domain) or 'ai.onnx'} {version}")
         elif key == GRAPH:
             graphs += 1
             _read_graph(model, value, end)
@@ -146,16 +148,6 @@ def _read_model(model: _Model) -> None:
     if graphs != 1:
         raise NotACheckpointError(scan.path, say("onnx_file.other_graphs", count=graphs))
     model.metadata["opset"] = ", ".join(opsets)
-
-
-def _opset(scan: ProtobufScan, start: int, end: int) -> str:
-    domain, version = "", 0
-    for key, value, stop in scan.fields(start, end):
-        if key == OPSET_DOMAIN:
-            domain = _shown(scan.text(value, stop))
-        elif key == OPSET_VERSION:
-            version = value
-    return f"{domain or 'ai.onnx'} {version}"
 
 
 def _read_graph(model: _Model, start: int, end: int) -> None:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from align.checkpoints.extents import byte_blocks, mapped
 from align.checkpoints.sound_records import parse_json, sound_shape
 from align.checkpoints.thresholds import LONGEST_SAFETENSORS_HEADER_BYTES
-from align.core.checkpoints import Checkpoint, Extent, StoredTensor
-from align.core.dtypes import numpy_dtype
+from align.core.parameters import Checkpoint, Extent, StoredTensor, numpy_dtype
 from align.errors import HostileFileError, MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
 from align.words.catalogue import say, texts
 
@@ -29,10 +28,11 @@ DTYPES = {
     "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32", "I32": "int32",
     "U64": "uint64", "I64": "int64", "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64",
     "C64": "complex64", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
+    "F8_E8M0": "float8_e8m0fnu",
 }  # fmt: skip
 CODES = {dtype: code for code, dtype in DTYPES.items()}
 # One tensor of these makes MindSpore refuse the whole file.
-NOT_IN_MINDSPORE = frozenset({"complex64", "float8_e4m3fn", "float8_e5m2"})
+NOT_IN_MINDSPORE = frozenset({"complex64", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"})
 METADATA = "__metadata__"
 LENGTH = 8  # format: bytes of the number in front of the header
 

@@ -9,6 +9,7 @@ would import what it names. Tied tensors share one record, so that they come bac
 
 from __future__ import annotations
 
+import json
 import mmap
 import pickle
 import re
@@ -25,20 +26,12 @@ from align.checkpoints.pickled_tensors import (
     read_pickle,
     read_storage,
 )
-from align.checkpoints.sound_records import (
-    ALIGNMENT,
-    ZIP_HEAD,
-    Record,
-    ZipWriter,
-    first_record_name,
-    read_record,
-    record_checksums,
-    zip_records,
-)
-from align.checkpoints.thresholds import HEAD_BYTES, LONGEST_PICKLE_BYTES
-from align.checkpoints.torch_entries import single_tensor, torch_checkpoint
-from align.core.checkpoints import Extent
-from align.core.progress import collector_paused
+from align.checkpoints.plain_tree import plain_tree
+from align.checkpoints.sound_records import ALIGNMENT, ZIP_HEAD, ZipWriter, first_record_name, names_in_tar, zip_records
+from align.checkpoints.thresholds import HEAD_BYTES
+from align.checkpoints.torch_entries import archive_tree, is_pickle, single_tensor, torch_checkpoint
+from align.core.parameters import Extent, StoredTensor
+from align.core.protocols import collector_paused
 from align.errors import HostileFileError, NeedsItsCodeError, NotACheckpointError, UnsupportedCheckpointError
 from align.words.catalogue import say, sentence, texts
 
@@ -47,13 +40,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from align.checkpoints.pickled_tensors import Persistent, Storage
-    from align.core.checkpoints import Checkpoint, StoredTensor
-    from align.core.parameters import Shape
+    from align.core.parameters import Checkpoint, Shape
     from align.core.protocols import FrameworkName
 
 
-PICKLE = "data.pkl"
 CLASSES = {dtype: name for name, dtype in STORAGES.items()}  # the other dtypes lie in untyped bytes
+ENTRIES, MODEL = "entries", "model"
 FOLDER = "archive"  # torch takes the file's name, which would make equal tensors unequal files
 
 
@@ -71,18 +63,31 @@ class TorchFormat:
         """Tell a zip with a `data.pkl`."""
         if not head.startswith(ZIP_HEAD):
             return False
-        return _is_pickle(first_record_name(head)) or any(_is_pickle(name) for name in zip_records(path))
+        return is_pickle(first_record_name(head)) or any(is_pickle(name) for name in zip_records(path))
 
     def read(self, path: Path, key: str | None = None) -> Checkpoint:
         """Interpret the pickle and check every view against its record."""
         with collector_paused():
-            tree, storages, checksums = _contents(path)
+            tree, storages, checksums = archive_tree(path)
             return replace(torch_checkpoint(path, self.name, tree, storages, key), checksums=checksums)
 
     def read_tensor(self, path: Path) -> StoredTensor:
         """The tensor that `torch.save(tensor, path)` wrote."""
-        tree, storages, _ = _contents(path)
+        tree, storages, _ = archive_tree(path)
         return single_tensor(path, tree, storages)
+
+    def read_tree(self, path: Path) -> Any:
+        """All that the file holds, as dicts, lists, numbers and texts with tensors among them."""
+        with collector_paused():
+            tree, storages, _ = archive_tree(path)
+            return plain_tree(path, tree, storages)
+
+    def write_tree(self, stream: BinaryIO, tree: Any) -> None:
+        """Write what `torch.save` makes of dicts, lists, numbers and texts with tensors among them."""
+        out = _Pickle(bytearray(pickle.PROTO + b"\2"))
+        stored: dict[object, tuple[str, StoredTensor]] = {}
+        _add_value(out, tree, stored)
+        _write_records(stream, bytes(out.code + pickle.STOP), dict(stored.values()))
 
     def write_tensor(self, stream: BinaryIO, tensor: StoredTensor) -> None:
         """Write what `torch.save(tensor, path)` makes."""
@@ -94,58 +99,20 @@ class TorchFormat:
         """Name the tensors of a dtype that torch does not have."""
         return [say("torch_file.unknown_dtype", name=t.name, dtype=t.dtype) for t in tensors if t.dtype not in DTYPES]
 
-    def write(self, stream: BinaryIO, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> None:  # noqa: ARG002
-        """Write what `torch.save` makes of a state_dict; tied tensors come back as one storage."""
-        _write_archive(stream, tensors)
+    def write(self, stream: BinaryIO, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> None:
+        """Write what `torch.save` makes of a state_dict; tied tensors come back as one storage.
+
+        With `entries`, numbers and texts as JSON, it is of a dict that holds these and the state_dict as `model`.
+        """
+        stored: dict[object, StoredTensor] = {}
+        for tensor in tensors:
+            stored.setdefault(tensor.identity, tensor)
+        keys = {identity: str(number) for number, identity in enumerate(stored)}
+        pickled = _pickle(tensors, keys, json.loads(metadata.get(ENTRIES, "{}")))
+        _write_records(stream, pickled, {keys[identity]: tensor for identity, tensor in stored.items()})
 
 
 TORCH_ZIP = TorchFormat()
-
-
-def _contents(path: Path) -> tuple[Any, dict[str, Extent], tuple[Extent, ...]]:
-    """The pickled tree, where the storages lie that it refers to, and all records that have a checksum."""
-    records = zip_records(path)
-    folder = _folder(path, records)
-    _refuse_unreadable(path, folder, records)
-    tree = read_pickle(path, read_record(records[f"{folder}/{PICKLE}"])).value
-    return tree, _zip_storages(folder, records), record_checksums(records)
-
-
-def _is_pickle(name: str) -> bool:
-    return name.endswith(f"/{PICKLE}") and name.count("/") == 1
-
-
-def _folder(path: Path, records: Mapping[str, Record]) -> str:
-    pickles = [name for name in records if _is_pickle(name)]
-    if len(pickles) != 1:
-        raise NotACheckpointError(path, say("torch_file.other_pickles", count=len(pickles)))
-    return pickles[0].removesuffix(f"/{PICKLE}")
-
-
-def _refuse_unreadable(path: Path, folder: str, records: Mapping[str, Record]) -> None:
-    if (size := records[f"{folder}/{PICKLE}"].size) > LONGEST_PICKLE_BYTES:
-        raise HostileFileError(path, say("torch_file.long_pickle", size=size))
-    if f"{folder}/constants.pkl" in records or any(name.startswith(f"{folder}/code/") for name in records):
-        raise NeedsItsCodeError(path, *texts("torch_file.script"))
-    if packed := [name for name, record in records.items() if record.compressed]:
-        raise HostileFileError(path, say("torch_file.packed_records", count=len(packed), name=packed[0]))
-    order = records.get(f"{folder}/byteorder")
-    if order is not None and order.size < 16 and read_record(order) != b"little":
-        raise UnsupportedCheckpointError(path, *texts("torch_file.big_endian"))
-
-
-def _zip_storages(folder: str, records: Mapping[str, Record]) -> dict[str, Extent]:
-    prefix = f"{folder}/data/"
-    return {name.removeprefix(prefix): r.extent for name, r in records.items() if name.startswith(prefix)}
-
-
-def _write_archive(stream: BinaryIO, tensors: Sequence[StoredTensor]) -> None:
-    """Write the tensors as a state_dict that `torch.load(weights_only=True)` reads, also memory-mapped."""
-    stored: dict[object, StoredTensor] = {}
-    for tensor in tensors:
-        stored.setdefault(tensor.identity, tensor)
-    keys = {identity: str(number) for number, identity in enumerate(stored)}
-    _write_records(stream, _pickle(tensors, keys), {keys[identity]: tensor for identity, tensor in stored.items()})
 
 
 def _write_records(stream: BinaryIO, pickled: bytes, storages: Mapping[str, StoredTensor]) -> None:
@@ -176,16 +143,40 @@ class _Pickle:
             self.code += code + pickle.BINPUT + bytes([self.numbers[code]])
 
 
-def _pickle(tensors: Iterable[StoredTensor], keys: Mapping[object, str]) -> bytes:
-    """An OrderedDict of names to tensors; each refers to a record by its key."""
+def _pickle(tensors: Iterable[StoredTensor], keys: Mapping[object, str], entries: Mapping[str, float | str]) -> bytes:
+    """An OrderedDict of names to tensors, each refers to a record by its key; with entries, a dict around it."""
     out = _Pickle(bytearray(pickle.PROTO + b"\2"))
+    if entries:
+        out.code += pickle.EMPTY_DICT + pickle.MARK
+        for name, value in entries.items():
+            out.code += _text(name) + (_text(value) if isinstance(value, str) else _number(value))
+        out.code += _text(MODEL)
     out.constant(ORDERED)
     out.code += pickle.EMPTY_TUPLE + pickle.REDUCE + pickle.MARK
     for tensor in tensors:
         out.code += _text(tensor.name)
         _add_tensor(out, tensor, keys[tensor.identity])
-    out.code += pickle.SETITEMS + pickle.STOP
+    out.code += pickle.SETITEMS * (2 if entries else 1) + pickle.STOP
     return bytes(out.code)
+
+
+def _add_value(out: _Pickle, value: Any, stored: dict[object, tuple[str, StoredTensor]]) -> None:
+    if isinstance(value, StoredTensor):
+        _add_tensor(out, value, stored.setdefault(value.identity, (str(len(stored)), value))[0])
+    elif isinstance(value, dict):
+        out.code += pickle.EMPTY_DICT + pickle.MARK
+        for key, item in value.items():
+            _add_value(out, key, stored)
+            _add_value(out, item, stored)
+        out.code += pickle.SETITEMS
+    elif isinstance(value, (list, tuple)):
+        as_list = isinstance(value, list)
+        out.code += (pickle.EMPTY_LIST if as_list else b"") + pickle.MARK
+        for item in value:
+            _add_value(out, item, stored)
+        out.code += pickle.APPENDS if as_list else pickle.TUPLE
+    else:
+        out.code += _text(value) if isinstance(value, str) else pickle.dumps(value, 2)[2:-1]  # as `_number` does
 
 
 def _add_tensor(out: _Pickle, tensor: StoredTensor, key: str) -> None:
@@ -219,7 +210,7 @@ def _text(text: str) -> bytes:
     return pickle.BINUNICODE + len(raw).to_bytes(4, "little") + raw
 
 
-def _number(number: int) -> bytes:
+def _number(number: float) -> bytes:
     return pickle.dumps(number, 2)[2:-1]  # without the protocol and the stop
 
 
@@ -240,14 +231,13 @@ ORDERED = _global("collections", "OrderedDict")
 MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # format: what torch.save wrote before 1.6
 # Protocol 2 or higher, from 4 on in a frame; then the magic number as a long of ten bytes.
 HEAD = re.compile(rb"\x80[\x02-\x05](?:\x95.{8})?\x8a\x0a" + re.escape(MAGIC.to_bytes(10, "little")), re.DOTALL)
-BARE_PICKLES = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
-TAR_MARK, TAR_AT = b"ustar", 257
+OLDEST = {"pickle", "storages", "tensors"}  # format: members of the tar file that torch.save wrote at first
 COUNT = 8  # format: bytes of the number of elements in front of a storage
 
 
 @dataclass(frozen=True, slots=True)
 class TorchLegacyFormat:
-    """Files of torch before 1.6; bare pickles and tar files are recognized and refused."""
+    """Files of torch before 1.6; tar files, which it wrote at first, are recognized and refused."""
 
     name: str = "torch-legacy"
     summary: str = "torch.save files as written before torch 1.6, read only, without running their pickles"
@@ -255,17 +245,19 @@ class TorchLegacyFormat:
     suffixes: tuple[str, ...] = (".tar",)  # as in model_best.pth.tar
     framework: FrameworkName | None = "torch"
 
-    def recognizes(self, path: Path, head: bytes) -> bool:  # noqa: ARG002
-        """Tell anything that starts as a pickle does, and tar files."""
-        return head.startswith(BARE_PICKLES) or _is_tar(head)
+    def recognizes(self, path: Path, head: bytes) -> bool:
+        """Tell torch's magic number, and tar files that hold what its oldest form did."""
+        return HEAD.match(head) is not None or bool(names_in_tar(path, head) & OLDEST)
 
     def read(self, path: Path, key: str | None = None) -> Checkpoint:
         """Interpret the pickles and check that every storage lies in the file."""
-        with path.open("rb") as stream, collector_paused():
-            _refuse_older(path, stream.read(HEAD_BYTES))
-            with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                tree, storages = _read_pickles(path, data)
-            return torch_checkpoint(path, self.name, tree, storages, key)
+        with collector_paused():
+            return torch_checkpoint(path, self.name, *_legacy_contents(path), key)
+
+    def read_tree(self, path: Path) -> Any:
+        """All that the file holds, as dicts, lists, numbers and texts with tensors among them."""
+        with collector_paused():
+            return plain_tree(path, *_legacy_contents(path))
 
     def problems(self, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> list[str]:  # noqa: ARG002
         """Say that nothing is written in this form."""
@@ -279,15 +271,12 @@ class TorchLegacyFormat:
 TORCH_LEGACY = TorchLegacyFormat()
 
 
-def _is_tar(head: bytes) -> bool:
-    return head[TAR_AT : TAR_AT + len(TAR_MARK)] == TAR_MARK
-
-
-def _refuse_older(path: Path, head: bytes) -> None:
-    if _is_tar(head):
-        raise NeedsItsCodeError(path, *texts("torch_file.tar"))
-    if HEAD.match(head) is None:
-        raise UnsupportedCheckpointError(path, *texts("torch_file.bare_pickle"))
+def _legacy_contents(path: Path) -> tuple[Any, dict[str, Extent]]:
+    with path.open("rb") as stream:
+        if HEAD.match(stream.read(HEAD_BYTES)) is None:
+            raise NeedsItsCodeError(path, *texts("torch_file.tar"))
+        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return _read_pickles(path, data)
 
 
 def _read_pickles(path: Path, data: mmap.mmap) -> tuple[Any, dict[str, Extent]]:
@@ -351,7 +340,4 @@ def _extents(path: Path, data: mmap.mmap, start: int, storages: Sequence[Storage
     return extents
 
 
-PLUGINS = (
-    TORCH_ZIP,
-    TORCH_LEGACY,
-)
+PLUGINS = (TORCH_ZIP, TORCH_LEGACY)

@@ -118,13 +118,13 @@ def _all_scalars(data: bytes, frames: EventRecords, kind: EventKind, tags: dict[
     return _Scalars(*map(np.concatenate, zip(*blocks, strict=True)))
 
 
-def _numbers(buffer: Bytes, found: MessageFields, count: int, kind: EventKind) -> tuple[Floats, NDArray[np.bool_]]:
+def _numbers(buffer: Bytes, fields: MessageFields, count: int, kind: EventKind) -> tuple[Floats, NDArray[np.bool_]]:
     """Return the number of each of `count` values, and whether it has one."""
     numbers, known = np.zeros(count), np.zeros(count, np.bool_)
-    floats = found.where(kind.scalar, FIXED32)
+    floats = fields.where(kind.scalar, FIXED32)
     numbers[floats.owners], known[floats.owners] = read_floats(buffer, floats.starts, "<f4"), True
     if kind.tensor is not None:
-        tensors = found.where(kind.tensor, SPAN)
+        tensors = fields.where(kind.tensor, SPAN)
         for owners, values in _tensor_scalars(buffer, tensors):
             numbers[tensors.owners[owners]], known[tensors.owners[owners]] = values, True
     return numbers, known
@@ -136,21 +136,21 @@ def _tensor_scalars(buffer: Bytes, tensors: MessageFields) -> list[tuple[Integer
     types = np.zeros(len(tensors.starts), np.int64)
     typed = fields.where(_TYPE, VARINT)
     types[typed.owners] = typed.values
-    found = []
+    scalars = []
     for number, kind in ((_FLOATS, 1), (_DOUBLES, 2), (_CONTENT, 1), (_CONTENT, 2)):
         held = fields.where(number, SPAN)
         one = (held.ends - held.starts == np.dtype(_KINDS[kind]).itemsize) & (types[held.owners] == kind)
-        found.append((held.owners[one], read_floats(buffer, held.starts[one], _KINDS[kind])))
-    return found
+        scalars.append((held.owners[one], read_floats(buffer, held.starts[one], _KINDS[kind])))
+    return scalars
 
 
-def _tag_ids(data: bytes, found: MessageFields, count: int, tags: dict[bytes, int]) -> Integers:
+def _tag_ids(data: bytes, fields: MessageFields, count: int, tags: dict[bytes, int]) -> Integers:
     """Return the place of each value's tag in `tags`, -1 where it has none."""
     ids = np.full(count, -1, np.int64)
-    spelled = list(map(data.__getitem__, map(slice, found.starts.tolist(), found.ends.tolist())))
+    spelled = list(map(data.__getitem__, map(slice, fields.starts.tolist(), fields.ends.tolist())))
     for tag in dict.fromkeys(spelled):
         tags.setdefault(tag, len(tags))
-    ids[found.owners] = np.fromiter(map(tags.__getitem__, spelled), np.int64, len(spelled))
+    ids[fields.owners] = np.fromiter(map(tags.__getitem__, spelled), np.int64, len(spelled))
     return ids
 
 

@@ -18,7 +18,7 @@ from align.curves.log_parts.table_builder import end_notes
 from align.curves.log_sources import LogBlock, LogSource, is_digit_blind
 from align.curves.loss_log import RAW, LossLog, Window
 from align.curves.number_forms import TO_ZEROS
-from align.curves.printed_columns import NO_FIELD, PrintedColumn, field_at
+from align.curves.printed_columns import NO_FIELD, PrintedColumn, field_at, take_texts
 from align.curves.thresholds import (
     CUT_LINE_BYTES,
     CUT_LINE_EXAMPLES,
@@ -46,17 +46,10 @@ _STAMP = r"(?:(?:\[?[0-9]{4}[-/][0-9]{2}[-/][0-9]{2}[ T]|\[[0-9]{2}/[0-9]{2} )[^
 
 
 class RecordReading(Protocol):
-    """What takes the lines of a format into columns; `ignored` counts those that are no record."""
+    """What takes the lines of a format into columns; `ignored` counts what is no record, but for the builder's own."""
 
-    @property
-    def builder(self) -> TableBuilder:
-        """The columns so far."""
-        ...
-
-    @property
-    def ignored(self) -> int:
-        """Lines that were no record, but for those that the builder left out."""
-        ...
+    builder: TableBuilder
+    ignored: int
 
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block."""
@@ -140,11 +133,11 @@ def pair_columns(lists: Sequence[str], pair: re.Pattern[str]) -> dict[str, Seque
         if columns is not None:
             return columns
     pair_or_end = re.compile(rf"{pair.pattern}|({_END})", pair.flags)
-    found = pair_or_end.findall(_END.join((*lists, "")))
-    names = [name for name, _, _ in found]
+    matches = pair_or_end.findall(_END.join((*lists, "")))
+    names = [name for name, _, _ in matches]
     first = names[: names.index("")]
     if len(first) <= MOST_COLUMNS and names == [*first, ""] * len(lists):
-        return {name: [number for _, number, _ in found[at :: len(first) + 1]] for at, name in enumerate(first)}
+        return {name: [number for _, number, _ in matches[at :: len(first) + 1]] for at, name in enumerate(first)}
     rows = [dict(pair.findall(text)[:MOST_COLUMNS]) for text in lists]
     return {name: [row.get(name, "") for row in rows] for name in dict.fromkeys(name for row in rows for name in row)}
 
@@ -154,13 +147,13 @@ def _by_layout(lists: PrintedColumn, pair: re.Pattern[str]) -> dict[str, Sequenc
     known: dict[int, dict[str, Field]] = {}
     for kind in dict.fromkeys(lists.kinds.tolist()):
         text = lists.fields[kind].text
-        found = _spans(pair, text.translate(TO_ZEROS))
-        numbered = [name for name, _ in found if any(map(str.isdigit, text[slice(*name)]))]
+        spans = _spans(pair, text.translate(TO_ZEROS))
+        numbered = [name for name, _ in spans if any(map(str.isdigit, text[slice(*name)]))]
         rows = lists.by_layout(kind) if numbered else lists.kinds[:0]
         spelled = [field_at(text, *name) for name in numbered]
-        if len(found) > MOST_COLUMNS or not all(lists.has_one_text(rows, one.start, one.end) for one in spelled):
+        if len(spans) > MOST_COLUMNS or not all(lists.has_one_text(rows, one.start, one.end) for one in spelled):
             return None
-        known[kind] = {text[slice(*name)]: field_at(text, *number) for name, number in found}
+        known[kind] = {text[slice(*name)]: field_at(text, *number) for name, number in spans}
     names = dict.fromkeys(name for fields in known.values() for name in fields)
     kinds = range(len(lists.fields))
     return {name: lists.parted([known.get(kind, {}).get(name, NO_FIELD) for kind in kinds]) for name in names}
@@ -191,7 +184,8 @@ def without_cut_line(
     if not source.was_cut or source.is_binary:
         return source, ()
     start = _last_start(source)
-    last, text = (part.decode("utf-8", "replace") for part in (source.data[start:], _before(source.data, start)))
+    parts = source.data[start:], source.data[max(0, start - CUT_LINE_BYTES) : start]
+    last, text = (part.decode("utf-8", "replace") for part in parts)
     lines = text.splitlines()[start > CUT_LINE_BYTES :]
     if is_record is not None:
         lines = [line for line in lines[-CUT_LINE_RECORDS:] if is_record(line)] if is_record(last) else []
@@ -211,10 +205,6 @@ def _last_start(source: LogSource) -> int:
     return max(source.data.rfind(b"\n"), source.data.rfind(b"\r")) + 1
 
 
-def _before(data: bytes, start: int) -> bytes:
-    return data[max(0, start - CUT_LINE_BYTES) : start]
-
-
 def _is_beginning(last: str, before: Sequence[str], least: int) -> bool:
     """Tell whether a line is the beginning of one like those before, whatever their numbers."""
     shape, shapes = _shape(last), list(map(_shape, before))
@@ -230,13 +220,13 @@ def _shape(line: str) -> str:
     return " ".join(_NUMBER.sub("#", line).split())
 
 
-def _is_shorter(last: str, alike: Sequence[str]) -> bool:
+def _is_shorter(last: str, others: Sequence[str]) -> bool:
     """Tell whether the number at the end has fewer decimals than all others, or is a whole one of too few digits.
 
     Numbers of unlike decimals are printed with all their digits: then far fewer of these tell too. A lone other proves
     nothing of whole numbers, as 9 may follow 10, unless they only grew.
     """
-    tail, tails = _tail(last), list(map(_tail, alike))
+    tail, tails = _tail(last), list(map(_tail, others))
     if not tail or not all(tails):
         return False
     decimals, lengths = list(map(_decimals, tails)), list(map(len, tails))
@@ -287,6 +277,31 @@ def by_phase(validation: Booleans) -> Iterator[tuple[bool, Integers]]:
 def named_validation(metrics: Mapping[str, T]) -> dict[str, T]:
     """Call metrics what they are called here if they are of validation: `val/acc` for `acc`, `val/acc` as it is."""
     return {name if name.startswith(_PREFIX) else _PREFIX + name: texts for name, texts in metrics.items()}
+
+
+def add_pairs(  # noqa: PLR0913 - the columns of a table
+    builder: TableBuilder,
+    lines: Integers,
+    steps: Integers,
+    lists: Sequence[str],
+    pair: re.Pattern[str],
+    training: Booleans,
+    names: Mapping[str, str],
+    without: Collection[str] = (),
+    epochs: Integers | None = None,
+    totals: Integers | None = None,
+) -> None:
+    """Add lists of `name: number` to a table, those of validation as such, under other `names` if there are some."""
+    for validated, at in by_phase(~training):
+        columns = pair_columns(take_texts(lists, at), pair)
+        metrics = {names.get(name, name): texts for name, texts in columns.items() if name not in without}
+        builder.add(
+            lines[at],
+            steps[at],
+            named_validation(metrics) if validated else metrics,
+            epochs=None if epochs is None else epochs[at],
+            totals=None if totals is None else totals[at],
+        )
 
 
 def carry_forward(values: Integers, known: Booleans, before: int) -> Integers:
@@ -347,14 +362,14 @@ def passes_are(begins: Integers, values: Floats) -> Passes:
     Where the first pass hardly learns, or a pass begins with no number, the losses leave it open.
     """
     passes = np.split(values, begins)
-    if all(np.array_equal(one, passes[0][: len(one)], equal_nan=True) for one in passes):
+    if all(np.array_equal(part, passes[0][: len(part)], equal_nan=True) for part in passes):
         return "runs"  # a copy of the same
     ends = max(1, len(passes[0]) // ENDS_OF_A_PASS)
     start, end = (float(np.median(part)) for part in (passes[0][:ends], passes[0][-ends:]))
     steps_apart = np.abs(np.diff(values[np.isfinite(values)]))
     noise = float(np.median(steps_apart)) if len(steps_apart) else np.inf
     onward = [abs(np.median(b[:ends]) - np.median(a[-ends:])) for a, b in itertools.pairwise(passes)]
-    anew = [abs(np.median(one[:ends]) - start) for one in passes[1:]]
+    anew = [abs(np.median(part[:ends]) - start) for part in passes[1:]]
     known = np.isfinite(onward) & np.isfinite(anew)
     if not known.any() or not abs(start - end) > SURELY_NEARER * noise:
         return "open"
@@ -374,7 +389,7 @@ _SETTINGS = ("lr", "momentum", "memory")
 _PROCESSOR = re.compile(r"\blog_processor\s*=\s*dict\(")
 _BRACKET_OR_LENGTH = re.compile(r"[(\[{]|([)\]}])|\bwindow_size\s*=\s*([0-9]{1,9})")
 _AVERAGED = re.compile("loss|time|grad_norm")
-_IN_SECONDS = {
+IN_SECONDS = {  # times with their unit as suffix
     f"{prefix}{name}": f"{prefix}{name}_s" for prefix in ("", "train/", "val/") for name in ("time", "data_time")
 }
 
@@ -403,11 +418,6 @@ def configured_length(text: str) -> int | None:
         if depth < 0:
             break
     return None
-
-
-def in_seconds(columns: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
-    """Give the times their unit as suffix."""
-    return {_IN_SECONDS.get(name, name): texts for name, texts in columns.items()}
 
 
 def print_interval(steps: Sequence[Integers]) -> int:

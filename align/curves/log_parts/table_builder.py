@@ -240,19 +240,10 @@ def take_rows(table: LogTable, rows: Integers) -> LogTable:
     """Return some records of a table, in this order; a metric that none of them has is left out."""
     place = np.full(len(table.lines), -1)
     place[rows] = np.arange(len(rows))
-
-    def taken(column: NDArray[N] | None) -> NDArray[N] | None:
-        return None if column is None else column[rows]
-
-    return LogTable(
-        table.lines[rows],
-        table.steps[rows],
-        taken(table.epochs),
-        {name: _moved(series, place) for name, series in table.metrics.items() if (place[series.rows] >= 0).any()},
-        taken(table.totals),
-        taken(table.skipped),
-        taken(table.shares),
-    )
+    columns: dict[str, Any] = {name: getattr(table, name) for name in _USUAL}
+    taken: dict[str, Any] = {name: None if column is None else column[rows] for name, column in columns.items()}
+    there = {name: series for name, series in table.metrics.items() if (place[series.rows] >= 0).any()}
+    return replace(table, **taken, metrics={name: _moved(series, place) for name, series in there.items()})
 
 
 def _moved(series: Series, place: Integers) -> Series:
@@ -405,12 +396,16 @@ def deduplicate_steps(steps: Integers, values: Floats, *, headed: bool = False) 
     kept = standing[np.unique(steps[index][standing], return_index=True)[1]]
     back, distinct = steps[index][resumed], len(np.unique(steps))
     repeats = int(np.count_nonzero(at_once & same)) + len(standing) - len(kept)
-    notes = (
-        _repeats_note(repeats),
-        _again_note(again),
-        _resumed_note(back, distinct - len(kept)),
-        sentence("logs_note.sorted") if np.any(np.diff(kept) < 0) else "",
-    )
+    notes = []
+    if repeats:
+        notes.append(sentence("logs_note.repeated", count=repeats))
+    if len(again):
+        notes.append(sentence("logs_note.printed_again", count=len(again), step=again[0]))
+    if len(back):
+        abandoned = distinct - len(kept)
+        notes.append(sentence("logs_note.goes_back", count=len(back), step=int(back[0]), abandoned=abandoned))
+    if np.any(np.diff(kept) < 0):
+        notes.append(sentence("logs_note.sorted"))
     otherwise = len(np.union1d(again, back))
     each = round((len(steps) - repeats) / distinct)
     numbers = len(np.unique(steps[1:][at_once & (np.abs(np.diff(values)) > 0)]))
@@ -418,7 +413,7 @@ def deduplicate_steps(steps: Integers, values: Floats, *, headed: bool = False) 
     crowded = numbers * 2 >= distinct and each > ACCIDENTAL_REPEATS
     return KeptPoints(
         index[kept],
-        tuple(filter(None, notes)),
+        tuple(notes),
         np.isin(kept, resumed) if len(resumed) else None,
         max(2, each) if often else 1,
         "" if often else "unlike values" if crowded else _unclear(steps[index], kept, again, resumed, headed=headed),
@@ -465,19 +460,6 @@ def _not_replaced(steps: Integers, resumed: Integers) -> Integers:
     return np.flatnonzero(steps < np.minimum.accumulate(earliest[::-1])[::-1])
 
 
-def _repeats_note(repeats: int) -> str:
-    return sentence("logs_note.repeated", count=repeats) if repeats else ""
-
-
-def _again_note(again: Integers) -> str:
-    return sentence("logs_note.printed_again", count=len(again), step=again[0]) if len(again) else ""
-
-
-def _resumed_note(back: Integers, abandoned: int) -> str:
-    facts = {"count": len(back), "step": int(back[0]), "abandoned": abandoned} if len(back) else {}
-    return sentence("logs_note.goes_back", **facts) if facts else ""
-
-
 # What all loss-log readers share: numbers as they are printed, and how a log ends.
 #
 # `null` or `None` in place of a number is what writers make of NaN.
@@ -491,11 +473,11 @@ _WHOLE = re.compile(NUMBER)
 _DECIMAL_COMMA = re.compile(r"[-+]?[0-9]*,[0-9]+(?:[eE][-+]?[0-9]+)?")
 
 
-def known(found: T | None, source: LogSource, expected: str) -> T:
+def known(result: T | None, source: LogSource, expected: str) -> T:
     """Return what a format found in a log; raises EmptyLogError with what it expected if that is nothing."""
-    if found is None:
+    if result is None:
         raise EmptyLogError(source.label, [expected])
-    return found
+    return result
 
 
 def is_number(text: str) -> bool:
@@ -521,8 +503,3 @@ def is_null(text: str) -> bool:
 def end_notes(source: LogSource) -> tuple[str, ...]:
     """Say so if the text stops in the middle of a line: its last number may have been cut."""
     return (sentence("logs_note.no_line_end"),) if source.was_cut else ()
-
-
-def only_epochs_note() -> str:
-    """Say what a loss is in a log that counts only epochs."""
-    return sentence("logs_note.only_epochs")

@@ -7,6 +7,7 @@ an explicit `null`, or a text that is no number, is NaN; an absent key or an emp
 
 from __future__ import annotations
 
+import csv
 import functools
 import re
 import sys
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from align.core.about import CHECKOUT, beside_package
+from align.core.about import CHECKOUT
+from align.core.load_code import beside_package
 from align.curves.log_parts.record_lines import named_validation, phase_by_name, starts_again
 from align.curves.log_parts.table_builder import (
     NO_STEP,
@@ -25,12 +27,11 @@ from align.curves.log_parts.table_builder import (
     end_notes,
     is_null,
     is_number,
-    only_epochs_note,
     read_steps,
     with_point,
 )
 from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog, Series, find_window, usual_names
-from align.curves.printed_columns import ABSENT
+from align.curves.printed_columns import ABSENT, ABSENT_FIELD, layout_column, stripped_field
 from align.curves.thresholds import MOST_COLUMNS
 from align.errors import AlignError, EmptyLogError, MappingRuleError, RepeatedColumnError, SeveralLossesError
 from align.words.catalogue import say, sentence
@@ -41,11 +42,12 @@ else:
     import tomli as tomllib
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from align.curves.log_sources import LogBlock, LogSource
     from align.curves.loss_log import Base, Booleans, Counting, Integers, LogTable, Window
+    from align.curves.printed_columns import Field, PrintedColumn
 
 
 STEP_NAMES = (
@@ -89,7 +91,10 @@ def _find_columns(names: tuple[str, ...], metric: str = "") -> LogColumns | None
     if table := known_table(names):
         return _of_known(table, names)
     spelled = dict(zip(reversed(_all_plain(names)), reversed(names), strict=True))
-    step, epoch, loss, phase = (_first(spelled, known) for known in (STEP_NAMES, EPOCH_NAMES, LOSS_NAMES, PHASE_NAMES))
+    step, epoch, loss, phase = (
+        next((spelled[name] for name in known if name in spelled), None)
+        for known in (STEP_NAMES, EPOCH_NAMES, LOSS_NAMES, PHASE_NAMES)
+    )
     if loss is None and {phase_by_name(name) for name in spelled if "loss" in name} == {"validation"}:
         loss = ""
     if loss is None and metric and metric in names:
@@ -137,10 +142,9 @@ class TableReader:
         )
         validation = np.zeros(count, np.bool_)
         if columns.phase is not None and columns.phase in cells:
-            named = {
-                phase: phase_by_name(phase.strip()) == "validation" for phase in dict.fromkeys(cells[columns.phase])
-            }
-            validation[:] = [named[phase] for phase in cells[columns.phase]]
+            phases = cells[columns.phase]
+            named = {phase: phase_by_name(phase.strip()) == "validation" for phase in set(phases)}
+            validation[:] = [named[phase] for phase in phases]
         if columns.table and columns.table.null and columns.loss in metrics:
             metrics[columns.loss] = [ABSENT if is_null(text) else text for text in metrics[columns.loss]]
         if "" in metrics.get(columns.loss, ()):
@@ -161,14 +165,15 @@ class TableReader:
         if not table.metrics or columns.loss not in (*table.metrics, ""):
             self._odd_steps.refuse(source.label)
             raise EmptyLogError(source.label, [say("log_error.columns", format=format_name)])
-        only_epochs = (only_epochs_note(),) if columns.step is None else ()
+        only_epochs = (sentence("logs_note.only_epochs"),) if columns.step is None else ()
         return LossLog(
             label=source.label,
             format=format_name,
             table=table,
             loss_name=columns.loss,
             counting=_counting(columns, table),
-            base=columns.table.first_step if columns.table else _base(self._names),
+            # Lightning, known by its pairs `x_step` and `x_epoch`, counts from 0; other tables do not say.
+            base=columns.table.first_step if columns.table else 0 if _logged_twice(map(_plain, self._names)) else None,
             ignored_lines=self._filled - len(table.lines),
             notes=(*self._notes(), *only_epochs, *end_notes(source)),
         )
@@ -259,31 +264,15 @@ def _window(columns: LogColumns, name: str) -> Window:
     return EPOCH_MEAN if columns.step is None or _plain(name).endswith("_epoch") else RAW
 
 
-def _base(names: Iterable[str]) -> Base | None:
-    """Lightning, known by its pairs `x_step` and `x_epoch`, counts from 0; other tables do not say."""
-    plain = {_plain(name) for name in names}
-    return (
-        0 if any(f"{name.removesuffix('_step')}_epoch" in plain for name in plain if name.endswith("_step")) else None
-    )
-
-
 def _plain(name: str) -> str:
-    return _joined_words(name.strip())
-
-
-def _joined_words(text: str) -> str:
-    return text.lower().replace(" ", "_").replace("-", "_")
+    return name.strip().lower().replace(" ", "_").replace("-", "_")
 
 
 def _all_plain(names: Sequence[str]) -> list[str]:
     """Spell many names plainly, at once if that is sure to be the same: a row may have 100,000."""
     joined = "\n".join(map(str.strip, names))
     alone = joined.isascii() and joined.count("\n") == len(names) - 1
-    return _joined_words(joined).split("\n") if alone else list(map(_plain, names))
-
-
-def _first(spelled: Mapping[str, str], known: Sequence[str]) -> str | None:
-    return next((spelled[name] for name in known if name in spelled), None)
+    return joined.lower().replace(" ", "_").replace("-", "_").split("\n") if alone else list(map(_plain, names))
 
 
 # What loggers write as tables, known by their columns: `[[table]]` in `mappings/log_formats/`.
@@ -365,25 +354,30 @@ def known_tables() -> tuple[KnownTable, ...]:
 def read_known_table(path: Path, table: dict[str, Any]) -> KnownTable:
     """Make one table; raises MappingRuleError with what is wrong."""
     check_keys(path, table, {one.name for one in fields(KnownTable)})
-    given = dict(table)
-    for key in _TUPLES:
-        if key in given:
-            given[key] = (given[key],) if isinstance(given[key], str) else tuple(given[key])
     try:
-        if "window" in given:
-            given["window"] = find_window(given["window"])
-        given["windows"] = {metric: find_window(text) for metric, text in given.get("windows", {}).items()}
-        given["points"] = tuple((step, float(loss)) for step, loss in given["points"])
-        made = KnownTable(**given)
-        _ = made.asked, [re.compile(one) for one in (*made.lacks, *made.step, *made.epoch, *made.loss)]
+        loaded = KnownTable(**table_values(table, _TUPLES))
+        _ = loaded.asked, [re.compile(one) for one in (*loaded.lacks, *loaded.step, *loaded.epoch, *loaded.loss)]
     except (TypeError, ValueError, KeyError, re.error, AlignError) as error:
         raise MappingRuleError(path, f"{table.get('name', '?')}: {error}") from error
-    return made
+    return loaded
+
+
+def table_values(table: dict[str, Any], tuples: Iterable[str]) -> dict[str, Any]:
+    """Return the values of a table, those of `tuples` also where one stands alone; windows and points as they are."""
+    given = dict(table)
+    for key in tuples:
+        if key in given:
+            given[key] = (given[key],) if isinstance(given[key], str) else tuple(given[key])
+    if "window" in given:
+        given["window"] = find_window(given["window"])
+    given["windows"] = {metric: find_window(text) for metric, text in given.get("windows", {}).items()}
+    given["points"] = tuple((step, float(loss)) for step, loss in given["points"])
+    return given
 
 
 # The tables of `mappings/log_formats/`: formats of logs as data, a file for each family.
 #
-# `[[console]]` tells of lines (align/curves/line_formats/console_reader.py), `[[table]]` of columns (known_tables.py).
+# `[[console]]` tells of lines (align/curves/losslogs/console.py), `[[table]]` of columns (above).
 
 _FOLDER = "log_formats"
 _KINDS = ("console", "table")
@@ -392,23 +386,33 @@ _KINDS = ("console", "table")
 @cache
 def format_tables(kind: Literal["console", "table"]) -> tuple[tuple[Path, dict[str, Any]], ...]:
     """Return all tables of a kind, each with its file; raises MappingRuleError if the installation lacks them."""
-    folder = beside_package("mappings", _FOLDER)
-    if folder is None:
-        raise MappingRuleError(CHECKOUT / "mappings" / _FOLDER, say("rule_file.missing"))
-    files = sorted((folder / _FOLDER).glob("*.toml"))
+    files = sorted(mapping_place(_FOLDER).glob("*.toml"))
     return tuple((path, table) for path in files for table in read_format_tables(path).get(kind, []))
 
 
 @cache
 def read_format_tables(path: Path) -> dict[str, list[dict[str, Any]]]:
     """Read one file; raises MappingRuleError if it holds anything but lists of tables of a known kind."""
-    try:
-        document: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise MappingRuleError(path, say("document_fault.no_toml", error=error)) from error
+    document = read_toml(path)
     if not all(kind in _KINDS and isinstance(tables, list) for kind, tables in document.items()):
         raise MappingRuleError(path, say("log_table.kinds", kinds=_KINDS))
     return document
+
+
+def mapping_place(name: str) -> Path:
+    """Return where a file or folder of `mappings/` is; raises MappingRuleError if the installation lacks it."""
+    folder = beside_package("mappings", name)
+    if folder is None:
+        raise MappingRuleError(CHECKOUT / "mappings" / name, say("rule_file.missing"))
+    return folder / name
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a file of `mappings/`; raises MappingRuleError for what is no TOML."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise MappingRuleError(path, say("document_fault.no_toml", error=error)) from error
 
 
 def check_keys(path: Path, table: dict[str, Any], known: set[str]) -> None:
@@ -429,33 +433,181 @@ _STEMS = dict.fromkeys(name.removesuffix("_step").removesuffix("_epoch") for nam
 
 def loss_names(names: Collection[str]) -> list[str]:
     """Return the names that usually stand for the training loss, the surest first, of one step before means."""
-    plain = {name.strip().lower().replace(" ", "_").replace("-", "_"): name for name in reversed(list(names))}
+    plain = {_plain(name): name for name in reversed(list(names))}
     return [plain[stem + way] for stem in _STEMS for way in _WAYS if stem + way in plain]
 
 
 def loss_notes(losses: list[str]) -> tuple[str, ...]:
     """Say which of several names is read as the loss."""
-    if len(losses) < 2:
-        return ()
-    return (sentence("logs_note.also_in_log", loss=losses[0], others=losses[1:]),)
+    return (sentence("logs_note.also_in_log", loss=losses[0], others=losses[1:]),) if len(losses) > 1 else ()
 
 
 def is_lightning(names: Collection[str]) -> bool:
     """Tell Lightning's metrics by one logged both ways, `x_step` and `x_epoch`, or by learning rates."""
-    if not {"epoch", "step"} <= set(names):
+    known = set(names)
+    if not {"epoch", "step"} <= known:
         return False
-    means = {name.removesuffix("_epoch") for name in names if name.endswith("_epoch")}
-    both = any(name.endswith("_step") and name.removesuffix("_step") in means for name in names)
-    return both or any(RATE.match(name) for name in names)
+    return _logged_twice(known) or any(RATE.match(name) for name in known)
+
+
+def _logged_twice(names: Iterable[str]) -> bool:
+    known = set(names)
+    return any(f"{name.removesuffix('_step')}_epoch" in known for name in known if name.endswith("_step"))
 
 
 def with_sum(table: LogTable, parts: Sequence[str], window: Window) -> LogTable:
     """Add the sum of several parts as `loss`, in the rows that have all of them; its rounding is that of all."""
-    found = [table.metrics[name] for name in parts if name in table.metrics]
-    if len(parts) < 2 or len(found) < len(parts):
+    addends = [table.metrics[name] for name in parts if name in table.metrics]
+    if len(parts) < 2 or len(addends) < len(parts):
         return table
-    rows = reduce(np.intersect1d, [series.rows for series in found])
-    values = np.sum([series.values[np.isin(series.rows, rows)] for series in found], axis=0)
-    units = np.sum([series.resolution[np.isin(series.rows, rows)] for series in found], axis=0)
+    rows = reduce(np.intersect1d, [series.rows for series in addends])
+    values = np.sum([series.values[np.isin(series.rows, rows)] for series in addends], axis=0)
+    units = np.sum([series.resolution[np.isin(series.rows, rows)] for series in addends], axis=0)
     loss = {"loss": Series(rows, values, units, window)} if len(rows) else {}
     return replace(table, metrics={**table.metrics, **loss})
+
+
+# The cells of delimited text in columns: comma, semicolon or tab.
+
+
+_DELIMITERS = ",;\t"
+_DIGIT = re.compile("[0-9]")
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The line that names the columns: its number, the names, and what stands between them."""
+
+    line: int
+    names: tuple[str, ...]
+    delimiter: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """Rows in columns: `columns[i]` holds the cells, without spaces around them, under `names[i]`.
+
+    A row that is shorter than the header has ABSENT there.
+    """
+
+    lines: Integers
+    columns: Sequence[Sequence[str]]
+
+
+def find_header(source: LogSource) -> Header | None:
+    """Find the first line that is neither blank nor a comment; None if it has no delimiter, or is a JSON object."""
+    for number, line in source.lines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        if line.startswith("{"):
+            return None
+        delimiter = max(_DELIMITERS, key=line.count)
+        return Header(number, tuple(_parted(line, delimiter)), delimiter) if delimiter in line else None
+    return None
+
+
+def read_cells(source: LogSource, header: Header, double: list[int]) -> Iterator[tuple[LogBlock, Cells]]:
+    """Yield each block with its rows after the header; a header again (runs appended to one file) is no row.
+
+    Lines in which two rows ran together, so that a cell is of both, are left out and go to `double`.
+    """
+    for block in source.blocks():
+        cells = _by_layout(block, header)
+        if cells is None:
+            cells = _without_headers(_regular(block, header) or _one_by_one(block, header, double), header)
+        yield block, cells
+
+
+def double_notes(double: list[int]) -> tuple[str, ...]:
+    """Say which lines are left out as they hold two rows."""
+    return (sentence("logs_note.double_rows", count=len(double), line=double[0]),) if double else ()
+
+
+def by_name(header: Header, cells: Cells, repeated: dict[str, int]) -> Mapping[str, Sequence[str]]:
+    """Put columns under their names; names with two unlike texts go to `repeated` with their first line."""
+    named = dict(zip(header.names, cells.columns, strict=True))
+    if len(named) < len(header.names):
+        for name, column in zip(header.names, cells.columns, strict=True):
+            unlike = next((row for row, (a, b) in enumerate(zip(column, named[name], strict=True)) if a != b), None)
+            if unlike is not None:
+                repeated.setdefault(name, int(cells.lines[unlike]))
+    return named
+
+
+def _by_layout(block: LogBlock, header: Header) -> Cells | None:
+    """Part one line of each layout; None if there are too many, or a line has quotes or more cells than the header."""
+    layouts, width = block.layouts, len(header.names)
+    if layouts is None or '"' in block.text:
+        return None
+    parted = [_fields(sample, header.delimiter) for sample in layouts.samples]
+    if max(map(len, parted)) > width:
+        return None
+    rows = np.flatnonzero(np.array([bool(fields) for fields in parted])[layouts.kinds])
+    rows = rows[block.numbers[rows] >= header.line]
+    filled = [fields + [ABSENT_FIELD] * (width - len(fields)) for fields in parted]
+    columns = [layout_column(layouts, rows, fields) for fields in zip(*filled, strict=True)]
+    if len(again := _header_rows(columns, header)):
+        rows = np.delete(rows, again)
+        columns = [layout_column(layouts, rows, column.fields) for column in columns]
+    return Cells(block.numbers[rows], columns)
+
+
+def _fields(line: str, delimiter: str) -> list[Field]:
+    """Tell where the cells of a line without quotes stand, without the spaces around them; none in a blank one."""
+    ends = [*(found.start() for found in re.finditer(delimiter, line)), len(line)] if line.strip() else []
+    return [stripped_field(line, start, end) for start, end in zip((0, *(end + 1 for end in ends)), ends, strict=False)]
+
+
+def _header_rows(columns: Sequence[PrintedColumn], header: Header) -> Integers:
+    """Return the rows that are the header again; a layout like its own may have other digits."""
+    names = [_DIGIT.sub("0", name) for name in header.names]
+    layouts = zip(*(column.fields for column in columns), strict=True)
+    alike = [[_DIGIT.sub("0", field.text) for field in fields] == names for fields in layouts]
+    rows = np.flatnonzero(np.array(alike)[columns[0].kinds])
+    return rows[[tuple(column[row] for column in columns) == header.names for row in rows.tolist()]]
+
+
+def _regular(block: LogBlock, header: Header) -> Cells | None:
+    """Part a block at once; None unless each line has as many cells as the header, and no quotes."""
+    text, width, count = block.text, len(header.names), len(block.numbers)
+    letters = np.frombuffer(text.encode(), np.uint8)
+    ends = letters == ord("\n")
+    ends = ends[ends | (letters == ord(header.delimiter))]
+    if '"' in text or len(ends) != width * count - 1 or ends.sum() != ends[width - 1 :: width].sum():
+        return None
+    cells = text.replace("\n", header.delimiter).split(header.delimiter)
+    if " " in text or "\t" in text:
+        cells = list(map(str.strip, cells))
+    return Cells(block.numbers, [cells[place::width] for place in range(width)])
+
+
+def _one_by_one(block: LogBlock, header: Header, double: list[int]) -> Cells:
+    rows, lines, width = [], [], len(header.names)
+    for number, line in block.lines():
+        cells = _parted(line, header.delimiter) if line.strip() else []
+        if len(cells) >= 2 * width - 1 and any(cells[width:]):
+            double.append(number)
+        elif cells:
+            rows.append(cells[:width] + [ABSENT] * (width - len(cells)))
+            lines.append(number)
+    columns = list(zip(*rows, strict=True)) if rows else [()] * width
+    return Cells(np.array(lines, np.int64), columns)
+
+
+def _without_headers(cells: Cells, header: Header) -> Cells:
+    """Take out what stands before the header, and each header."""
+    kept = cells.lines >= header.line
+    if header.names[0] in cells.columns[0]:
+        rows = zip(*cells.columns, strict=True)
+        kept &= np.fromiter((row != header.names for row in rows), np.bool_, len(kept))
+    if kept.all():
+        return cells
+    rows = np.flatnonzero(kept).tolist()
+    return Cells(cells.lines[kept], [[column[row] for row in rows] for column in cells.columns])
+
+
+def _parted(line: str, delimiter: str) -> list[str]:
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter, skipinitialspace=True))]
+    except csv.Error:
+        return [cell.strip() for cell in line.split(delimiter)]

@@ -26,6 +26,7 @@ from align.curves.log_parts.table_builder import (
     read_step,
     take_rows,
 )
+from align.curves.log_sources import LogPlugin
 from align.curves.loss_log import RAW, SINCE_LAST_PRINT, LogRecord, LossLog
 from align.curves.printed_columns import Printed, are_filled, find_columns, have_word, search_texts, take_texts
 from align.curves.thresholds import LARGEST_STEP
@@ -51,13 +52,11 @@ _ROUNDED, _FOUR_DIGITS = Printed("decimals", 4), Printed("significant", 4)
 _START, _TOGETHER = r"\{'", (twice(r"\{'"),)
 
 
-class HfStdoutFormat:
+class HfStdoutFormat(LogPlugin):
     """Dicts `{'loss': 0.2599, 'grad_norm': 1.5497, 'learning_rate': 4.375e-05, 'epoch': 0.5}`, with progress bars."""
 
     name = "hf_stdout"
     summary = "what the Hugging Face Trainer prints: {'loss': 0.2599, ..., 'learning_rate': 4.37e-05, 'epoch': 0.5}"
-    requires: tuple[str, ...] = ()
-    quoted = False
     sample = (
         b"\r  0%|          | 0/8 [00:00<?, ?it/s]\r                                     \r"
         b"{'loss': '6.027', 'grad_norm': '8.841', 'learning_rate': '0.04375', 'epoch': '0.5'}\n"
@@ -116,10 +115,10 @@ class _Reading:
     def add(self, block: LogBlock) -> None:
         """Take the dicts and bars of a block."""
         self.filled += block.count_filled()
-        found = find_columns(block, _PIECES)
-        if not found.columns:
+        matches = find_columns(block, _PIECES)
+        if not matches.columns:
             return
-        printed, done, totals = found.columns
+        printed, done, totals = matches.columns
         of_bars, shares = are_filled(totals), _shares(printed)
         lengths = read_printed_steps(totals)
         self._totals.update(np.unique(lengths[of_bars]).tolist())
@@ -132,7 +131,7 @@ class _Reading:
             self._bars.append(np.array(own, np.int64).reshape(-1, 3).T)
         self._bars.append(np.stack([owners[bars], read_printed_steps(done)[bars], lengths[bars]]))
         if len(dicts):
-            lines = block.numbers[found.places[dicts]]
+            lines = block.numbers[matches.places[dicts]]
             self._add(lines, take_texts(printed, dicts), shares[dicts], block.text)
 
     def table(self) -> tuple[LogTable, bool, tuple[str, ...]]:
@@ -225,9 +224,6 @@ def _window(name: str) -> Window:
     return SINCE_LAST_PRINT if name == "loss" else RAW
 
 
-HF_STDOUT = HfStdoutFormat()
-
-
 # `trainer_state.json` of the Hugging Face Trainer.
 #
 # Each loss is the mean since the last print, over as many steps as `step` went on; all else is of one step. The
@@ -238,13 +234,11 @@ _ENTRY = re.compile(r"[\s,]*\{")
 _END = re.compile(r"\s*\]")
 
 
-class TrainerStateFormat:
+class TrainerStateFormat(LogPlugin):
     """One JSON object with `log_history` and `global_step`."""
 
     name = "hf_trainer_state"
     summary = "trainer_state.json of the Hugging Face Trainer"
-    requires: tuple[str, ...] = ()
-    quoted = False
     sample = (
         b'{"epoch": 1.0, "global_step": 4, "log_history": [\n'
         b'{"epoch": 0.5, "grad_norm": 1.54, "learning_rate": 4.3e-05, "loss": 0.25994735956192017, "step": 2},\n'
@@ -316,9 +310,4 @@ def _records(history: list[Any], ignored: list[int]) -> Iterator[LogRecord]:
             yield LogRecord(place, step, None, {name: text for name, text in texts.items() if name != "step"})
 
 
-HF_TRAINER_STATE = TrainerStateFormat()
-
-PLUGINS = (
-    HF_STDOUT,
-    HF_TRAINER_STATE,
-)
+PLUGINS = (HfStdoutFormat(), TrainerStateFormat())

@@ -16,6 +16,7 @@ import numpy as np
 from align.curves.log_parts.event_files import EventKind, is_event_file, read_events
 from align.curves.log_parts.record_lines import RecordLines, pair_columns, twice
 from align.curves.log_parts.table_builder import NO_STEP, NUMBER, TableBuilder, is_null, is_number, read_steps
+from align.curves.log_sources import LogPlugin
 from align.curves.loss_log import EPOCH_SO_FAR, RAW, LossLog
 from align.curves.printed_columns import FIXED, Printed, are_word, bare_texts, find_columns, shown_texts
 from align.curves.thresholds import WHOLE_STEPS
@@ -45,13 +46,11 @@ _LOSSMONITOR_START = r"(?:(?:Train|Eval) )?[Ee]p(?:oc|co)h(?::[ \t]*[0-9]+,?[ \t
 _LOSSMONITOR_TOGETHER = (twice("p(?:oc|co)h(?::[ \t]*[0-9]| time:)"),)
 
 
-class LossMonitorFormat:
+class LossMonitorFormat(LogPlugin):
     """Lines `epoch: 1 step: 10, loss is 2.3`."""
 
     name = "lossmonitor"
     summary = "MindSpore LossMonitor and TimeMonitor: epoch: 1 step: 1, loss is 2.30"
-    requires: tuple[str, ...] = ()
-    quoted = False
     sample = (
         b"epoch: 1 step: 1, loss is 1.2554317712783813\n"
         b"epoch: 1 step: 2, loss is 1.6582417488098145\n"
@@ -80,25 +79,27 @@ class _LossmonitorReading:
     """Losses, and times as records of the last step before them."""
 
     def __init__(self, source: LogSource) -> None:
-        self.builder, self.ignored = TableBuilder(loss="loss", printed_of=_lossmonitor_printed), 0
+        # Losses have all their digits.
+        self.builder = TableBuilder(loss="loss", printed_of=lambda name: FIXED if name in _TIME_NAMES else None)
+        self.ignored = 0
         self._cut_line = source.data.count(b"\n") + 1 if source.was_cut else 0
         self._last = NO_STEP, NO_STEP
 
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block."""
         times = find_columns(block, _TIME)
-        found = find_columns(block, _LOSS, others=times.places)
-        lines = block.numbers[found.places]
+        matches = find_columns(block, _LOSS, others=times.places)
+        lines = block.numbers[matches.places]
         self.ignored += block.count_filled() - len(lines)
         steps = epochs = lines[:0]
-        if found.columns:
-            printed_epochs, printed_steps, losses = found.columns
+        if matches.columns:
+            printed_epochs, printed_steps, losses = matches.columns
             if lines[-1] == self._cut_line and not is_number(losses[-1]):  # it may be the beginning of a number
                 losses = (*losses[:-1], "")
             steps, epochs = read_steps(printed_steps), read_steps(printed_epochs)
             self.builder.add(lines, steps, {"loss": losses}, epochs=epochs)
         if times.columns:
-            at = np.searchsorted(found.places, times.places)
+            at = np.searchsorted(matches.places, times.places)
             before = np.append(self._last[0], steps)[at], np.append(self._last[1], epochs)[at]
             self._add_times(block.numbers[times.places], times.columns, *before)
         if len(steps):
@@ -115,11 +116,6 @@ class _LossmonitorReading:
 def _is_loss(text: str) -> bool:
     """Tell a loss, which may be none, from a word of prose: `loss is greater than 500`."""
     return is_number(text) or is_null(text) or not text.isalpha()
-
-
-def _lossmonitor_printed(name: str) -> Printed | None:
-    """Losses have all their digits."""
-    return FIXED if name in _TIME_NAMES else None
 
 
 def _steps_by_time(table: LogTable) -> int | None:
@@ -156,9 +152,6 @@ def _steps_by_interval(table: LogTable) -> int | None:
     return int(found[0]) if len(found) == 1 and found[0] >= largest else None
 
 
-LOSSMONITOR = LossMonitorFormat()
-
-
 # The console log of MindFormers' (MindSpore Transformers') `MFLossMonitor`.
 #
 # A loss is that of the step itself; of `loss:[2.220/2.185]` the second is the mean since the epoch began, or since
@@ -185,13 +178,11 @@ _MINDFORMERS_START = r"(?:\{ )?Epoch:\[ *[0-9]+/"
 _MINDFORMERS_TOGETHER = (twice(r"Epoch:\[ *[0-9]+/"),)
 
 
-class MindformersFormat:
+class MindformersFormat(LogPlugin):
     """Lines `{ Epoch:[  1/  2], step:[    1/   19], loss: 10.649, per_step_time: 103328ms, lr: 0.0, ...`."""
 
     name = "mindformers"
     summary = "MindFormers console log: { Epoch:[  1/  2], step:[    1/   19], loss: 10.649"
-    requires: tuple[str, ...] = ()
-    quoted = False
     sample = (
         b"2026-11-20 23:15:44,838 - mindformers[mindformers/core/callback/callback.py:377] - INFO - { Epoch:[  1/  2], "
         b"step:[    1/    2], loss:[0.919/0.919], per_step_time: 972ms, lr: [2.4499998e-06], overflow cond: False, "
@@ -225,12 +216,12 @@ class _MindformersReading:
 
     def add(self, block: LogBlock) -> None:
         """Take the step lines of a block."""
-        found = find_columns(block, _STEP)
-        self.ignored += max(0, block.count_filled() - len(found.places))
-        if not found.columns:
+        matches = find_columns(block, _STEP)
+        self.ignored += max(0, block.count_filled() - len(matches.places))
+        if not matches.columns:
             return
-        lines = block.numbers[found.places]
-        epochs, steps, totals, loss, so_far, separate, *others = found.columns
+        lines = block.numbers[matches.places]
+        epochs, steps, totals, loss, so_far, separate, *others = matches.columns
         overflow = others.pop(3)
         metrics: dict[str, Sequence[str]] = dict(zip(_NAMES, (loss, so_far, *others), strict=True))
         for name in _IN_BRACKETS:
@@ -267,21 +258,16 @@ def _mindformers_printed(name: str) -> Printed | None:
     return FIXED if "loss" in name and name != "loss_scale" else None
 
 
-MINDFORMERS = MindformersFormat()
-
-
 # MindSpore summary files (`..._MS`), as `SummaryCollector` and `SummaryRecord` write them; read without MindSpore.
 
 _MINDSPORE_SUMMARY_KIND = EventKind(version=b"MindSpore.Event:", scalar=3)
 
 
-class MindsporeSummaryFormat:
+class MindsporeSummaryFormat(LogPlugin):
     """Records that begin with the version `MindSpore.Event:1`."""
 
     name = "mindspore_summary"
     summary = "MindSpore summary file: ...out.events.summary..._MS"
-    requires: tuple[str, ...] = ()
-    quoted = False
     sample = bytes.fromhex(
         "1c00000000000000c8c1951d092662cdba01c0da411a114d696e6453706f72652e4576656e743a31fd9aa9f91a000000"
         "00000000129bd82d09b8a6ccba01c0da4110012a0d0a0b0a046c6f73731d0000803f4df965711a00000000000000129b"
@@ -298,21 +284,16 @@ class MindsporeSummaryFormat:
         return read_events(source, self, _MINDSPORE_SUMMARY_KIND)
 
 
-MINDSPORE_SUMMARY = MindsporeSummaryFormat()
-
-
 # TensorBoard event files, by whichever library writes them; read without TensorFlow.
 
 _TENSORBOARD_KIND = EventKind(version=b"brain.Event:", scalar=2, tensor=8)
 
 
-class TensorboardFormat:
+class TensorboardFormat(LogPlugin):
     """Records that begin with the version `brain.Event:2`."""
 
     name = "tensorboard"
     summary = "TensorBoard event file: events.out.tfevents..."
-    requires: tuple[str, ...] = ()
-    quoted = False
     sample = bytes.fromhex(
         "4800000000000000fe92489d0917f4bcff01c0da411a0d627261696e2e4576656e743a32522e0a2c74656e736f72626f"
         "6172642e73756d6d6172792e7772697465722e6576656e745f66696c655f777269746572b22792b82000000000000000"
@@ -332,11 +313,4 @@ class TensorboardFormat:
         return log.with_notes((sentence("logs_note.values_of_steps"),) if raw else ())
 
 
-TENSORBOARD = TensorboardFormat()
-
-PLUGINS = (
-    LOSSMONITOR,
-    MINDFORMERS,
-    MINDSPORE_SUMMARY,
-    TENSORBOARD,
-)
+PLUGINS = (LossMonitorFormat(), MindformersFormat(), MindsporeSummaryFormat(), TensorboardFormat())

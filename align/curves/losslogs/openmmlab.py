@@ -14,18 +14,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.log_parts.delimited import double_notes
 from align.curves.log_parts.record_lines import (
+    IN_SECONDS,
     USUAL_LENGTH,
     RecordLines,
-    by_phase,
+    add_pairs,
     carry_forward,
     configured_length,
-    in_seconds,
     interval_window,
     is_training_object,
-    named_validation,
-    pair_columns,
     phase_by_name,
     print_interval,
     smoothed_window,
@@ -43,6 +40,8 @@ from align.curves.log_parts.table_builder import (
     read_step,
     read_steps,
 )
+from align.curves.log_parts.table_reader import double_notes
+from align.curves.log_sources import LogPlugin
 from align.curves.loss_log import LogRecord, LossLog
 from align.curves.printed_columns import (
     Printed,
@@ -72,13 +71,11 @@ _MMENGINE_START = r"(?:Epoch|Iter)(?:\((?:train|val)\))? *\["
 _MMENGINE_TOGETHER = twice(r"Epoch(?:\((?:train|val)\))? *\["), twice(r"Iter(?:\((?:train|val)\))? *\[")
 
 
-class MmengineFormat:
+class MmengineFormat(LogPlugin):
     """Lines `Epoch(train) [1][10/25]  lr: 1.0000e-02  eta: 0:00:00  time: 0.0014  data_time: 0.0008  loss: 0.2922`."""
 
     name = "mmengine"
     summary = "mmengine or mmcv console log: Epoch(train) [1][10/25]  lr: 1.0e-02 ... loss: 0.2922"
-    requires: tuple[str, ...] = ()
-    quoted = False
     sample = (
         b"2026/11/20 08:34:15 - mmengine - INFO - Epoch(train) [1][10/25]  lr: 1.0000e-02  eta: 0:00:00  time: 0.0014  "
         b"data_time: 0.0008  loss: 0.2922  loss1: 0.0754  loss2: 0.2168\n"
@@ -90,12 +87,9 @@ class MmengineFormat:
 
     def recognizes(self, source: LogSource) -> bool:
         """Tell whether one line or more is of a training loop."""
-        blocks = (block.text for block in source.blocks() if "lr: " in block.text)
-        return any(
-            _is_training(found.groups("")) and not _is_inside_epoch(text, found)
-            for text in blocks
-            for found in _LINE.finditer(text)
-        )
+        texts = [block.text for block in source.blocks() if "lr: " in block.text]
+        lines = ((text, found) for text in texts for found in _LINE.finditer(text))
+        return any(_is_training(found.groups("")) and not _is_inside_epoch(text, found) for text, found in lines)
 
     def read(self, source: LogSource) -> LossLog:
         """Read training lines and the results of validations; raises EmptyLogError if no line has a training loss."""
@@ -123,11 +117,11 @@ class _MmengineReading:
         """Take the lines of a block."""
         if self._length is None:
             self._length = configured_length(block.text)
-        found = find_columns(block, _LINE)
-        used = self._used_rows(found.columns) if found.columns else found.places[:0]
+        matches = find_columns(block, _LINE)
+        used = self._used_rows(matches.columns) if matches.columns else matches.places[:0]
         self.ignored += block.count_filled() - len(used)
         if len(used):
-            self._add(block.numbers[found.places[used]], [take_texts(column, used) for column in found.columns])
+            self._add(block.numbers[matches.places[used]], [take_texts(column, used) for column in matches.columns])
 
     def notes(self) -> tuple[str, ...]:
         """Say where the window is not known."""
@@ -160,16 +154,9 @@ class _MmengineReading:
         by_epoch = self.kind == "Epoch"
         inside = read_steps(printed)
         steps = np.where(training, inside, totals) if by_epoch else carry_forward(inside, training, self._step)
-        counted = read_printed_steps(epochs)
-        for validated, at in by_phase(~training):
-            columns = in_seconds(pair_columns(take_texts(lists, at), _MMENGINE_PAIR))
-            self.builder.add(
-                lines[at],
-                steps[at],
-                named_validation(columns) if validated else columns,
-                epochs=counted[at] if by_epoch else None,
-                totals=totals[at],
-            )
+        counted = read_printed_steps(epochs) if by_epoch else None
+        columns = (lines, steps, lists, _MMENGINE_PAIR, training)
+        add_pairs(self.builder, *columns, IN_SECONDS, epochs=counted, totals=totals)
         self._of_mmcv |= "" in modes
         self._training_steps.append(steps[training])
         self._step, self._total = int(steps[-1]), int(totals[-1])
@@ -195,9 +182,6 @@ def _is_training(row: tuple[str, ...]) -> bool:
     return mode != "val" and bool(total) and bool(epoch) == (kind == "Epoch") and "lr: " in values
 
 
-MMENGINE = MmengineFormat()
-
-
 # mmengine's `vis_data/scalars.json`: one JSON object a line, its numbers with all digits.
 #
 # The values are means as in the console log (_mmengine); the file does not tell over how many steps. A line without
@@ -211,15 +195,13 @@ _LOSSES = ("loss", "train/loss")
 _MMENGINE_SCALARS_START, _MMENGINE_SCALARS_TOGETHER = r'^[ \t]*\{"|(?<=\})[ \t]*\{"', (r'\}[ \t]*\{"',)
 
 
-class MmengineScalarsFormat:
+class MmengineScalarsFormat(LogPlugin):
     """Lines `{"lr": 0.01, "data_time": 0.0008, "loss": 0.292, "time": 0.001, "epoch": 1, "iter": 10, "step": 10}`."""
 
     name = "mmengine_scalars"
     summary = (
         'mmengine vis_data/scalars.json: {"lr": 0.01, "data_time": 0.0008, "loss": 0.29, ..., "iter": 10, "step": 10}'
     )
-    requires: tuple[str, ...] = ()
-    quoted = False
     sample = (
         b'{"lr": 0.01, "data_time": 0.0008466720581054687, "loss": 0.29222402814775705, "loss1": 0.07543308983731549, '
         b'"loss2": 0.21679094061255455, "time": 0.0013542890548706055, "epoch": 1, "iter": 10, "step": 10}\n'
@@ -268,27 +250,22 @@ class _MmengineScalarsReading:
 
     def add(self, block: LogBlock) -> None:
         """Take the objects of a block."""
-        found = find_columns(block, _MMENGINE_SCALARS_OBJECT)
-        self.ignored += block.count_filled() - len(found.places)
-        if not found.columns:
+        matches = find_columns(block, _MMENGINE_SCALARS_OBJECT)
+        self.ignored += block.count_filled() - len(matches.places)
+        if not matches.columns:
             return
-        lines = block.numbers[found.places]
-        objects, counters = found.columns
+        lines = block.numbers[matches.places]
+        objects, counters = matches.columns
         training, printed = have_word(objects, '"iter": '), read_steps(counters)
         trained = carry_forward(printed, training, self._step)
         steps = np.where(trained == NO_STEP, NO_STEP, np.maximum(printed, trained))
-        for validated, at in by_phase(~training):
-            columns = in_seconds(pair_columns(take_texts(objects, at), _JSON_PAIR))
-            metrics = {name: texts for name, texts in columns.items() if name not in _MMENGINE_SCALARS_COUNTERS}
-            self.builder.add(lines[at], steps[at], named_validation(metrics) if validated else metrics)
+        columns = (lines, steps, objects, _JSON_PAIR, training)
+        add_pairs(self.builder, *columns, IN_SECONDS, _MMENGINE_SCALARS_COUNTERS)
         self._step = int(trained[-1])
 
 
 def _window(name: str) -> Window:
     return smoothed_window(name, USUAL_LENGTH)
-
-
-MMENGINE_SCALARS = MmengineScalarsFormat()
 
 
 # mmcv's `.log.json`, one JSON object a line.
@@ -306,12 +283,11 @@ _MMCV_JSON_START = r'\{"mode": "'
 _MMCV_JSON_TOGETHER = (twice(_MMCV_JSON_START),)
 
 
-class MmcvJsonFormat:
+class MmcvJsonFormat(LogPlugin):
     """Lines `{"mode": "train", "epoch": 1, "iter": 50, "lr": 0.00198, ..., "loss": 1.2, "time": 0.4}`."""
 
     name = "mmcv_json"
     summary = 'mmcv .log.json: {"mode": "train", "epoch": 1, "iter": 50, "lr": 0.00198, ..., "loss": 1.2, "time": 0.4}'
-    requires: tuple[str, ...] = ()
     quoted = True
     sample = (
         b'{"mode": "train", "epoch": 1, "iter": 50, "lr": 0.00198, "memory": 3100, "data_time": 0.0312, '
@@ -348,19 +324,16 @@ class _MmcvJsonReading:
 
     def add(self, block: LogBlock) -> None:
         """Take the objects of a block."""
-        found = find_columns(block, _MMCV_JSON_OBJECT)
-        self.ignored += block.count_filled() - len(found.places)
-        if not found.columns:
+        matches = find_columns(block, _MMCV_JSON_OBJECT)
+        self.ignored += block.count_filled() - len(matches.places)
+        if not matches.columns:
             return
-        lines = block.numbers[found.places]
-        objects, modes, printed_epochs, printed = found.columns
+        lines = block.numbers[matches.places]
+        objects, modes, printed_epochs, printed = matches.columns
         training, epochs = are_word(modes, "train"), read_steps(printed_epochs)
         steps = carry_forward(read_steps(printed), training, self._step)
-        for validated, at in by_phase(~training):
-            columns = in_seconds(pair_columns(take_texts(objects, at), _JSON_PAIR))
-            metrics = {name: texts for name, texts in columns.items() if name not in _MMCV_JSON_COUNTERS}
-            metrics = named_validation(metrics) if validated else metrics
-            self.builder.add(lines[at], steps[at], metrics, epochs=epochs[at])
+        columns = (lines, steps, objects, _JSON_PAIR, training)
+        add_pairs(self.builder, *columns, IN_SECONDS, _MMCV_JSON_COUNTERS, epochs=epochs)
         self._step = int(steps[-1])
         self._training_steps.append(steps[training])
         self._training_epochs.append(epochs[training])
@@ -379,9 +352,6 @@ class _MmcvJsonReading:
         return interval_window(name, self._interval)
 
 
-MMCV_JSON = MmcvJsonFormat()
-
-
 # MindCV's `result.log`: one line an epoch.
 #
 # `TrainLoss` there is the loss of the epoch's last batch, not a mean over the epoch (StateMonitor writes what the
@@ -390,13 +360,11 @@ MMCV_JSON = MmcvJsonFormat()
 _HEADER = re.compile(r"^Epoch {2,}TrainLoss  .*TotalTime[ \t]*$", re.MULTILINE)
 
 
-class MindcvResultFormat:
+class MindcvResultFormat(LogPlugin):
     """A table with the header `Epoch TrainLoss ... TrainTime EvalTime TotalTime`."""
 
     name = "mindcv_result"
     summary = "MindCV result.log: Epoch TrainLoss accuracy TrainTime ..., one line an epoch"
-    requires: tuple[str, ...] = ()
-    quoted = False
     sample = (
         b"Epoch               TrainLoss           accuracy            TrainTime           EvalTime    TotalTime\n"
         b"1                   1.144807            0.0000%             1.15                0.00                1.17\n"
@@ -445,11 +413,4 @@ def _fraction(text: str) -> str:
     return f"{number}e-2" if number != text and is_number(number) else text
 
 
-MINDCV_RESULT = MindcvResultFormat()
-
-PLUGINS = (
-    MMENGINE,
-    MMENGINE_SCALARS,
-    MMCV_JSON,
-    MINDCV_RESULT,
-)
+PLUGINS = (MmengineFormat(), MmengineScalarsFormat(), MmcvJsonFormat(), MindcvResultFormat())

@@ -15,6 +15,7 @@ import numpy as np
 
 from align.curves.log_parts.record_lines import (
     RecordLines,
+    add_pairs,
     by_phase,
     carry_forward,
     named_validation,
@@ -23,12 +24,13 @@ from align.curves.log_parts.record_lines import (
     twice,
 )
 from align.curves.log_parts.table_builder import NO_STEP, NUMBER, TableBuilder, read_printed_steps, read_steps
+from align.curves.log_sources import LogPlugin
 from align.curves.loss_log import EPOCH_SO_FAR, RAW, SINCE_LAST_PRINT, LossLog, Window
 from align.curves.printed_columns import Printed, all_fixed, are_filled, are_word, find_columns, take_texts
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from align.curves.log_sources import LogBlock, LogSource
     from align.curves.loss_log import Integers
@@ -54,13 +56,11 @@ _PADDLE_HAPI_TOGETHER = (
 )
 
 
-class PaddleHapiFormat:
+class PaddleHapiFormat(LogPlugin):
     """Lines `step  2/13 - loss: 2.1448 - acc: 0.5000 - 33ms/step`, after `Epoch 1/2`."""
 
     name = "paddle_hapi"
     summary = "paddle.Model.fit: Epoch 1/2, step  2/13 - loss: 2.1448 - acc: 0.5000 - 33ms/step"
-    requires: tuple[str, ...] = ()
-    quoted = False
     sample = (
         b"Epoch 1/2\n"
         b"step 10/13 - loss: 1.7921 - acc: 0.4000 - 8ms/step\n"
@@ -93,11 +93,11 @@ class _PaddleHapiReading:
 
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block; of an evaluation the last step is kept, at the end of the epoch."""
-        found = find_columns(block, _PADDLE_HAPI_LINE)
+        matches = find_columns(block, _PADDLE_HAPI_LINE)
         self.ignored += block.count_filled()
-        if not found.columns:
+        if not matches.columns:
             return
-        lines, (epoch_texts, others, step_texts, total_texts, *printed) = block.numbers[found.places], found.columns
+        lines, (epoch_texts, others, step_texts, total_texts, *printed) = block.numbers[matches.places], matches.columns
         of_steps, begins = are_filled(step_texts), are_filled(epoch_texts)
         epochs = carry_forward(read_printed_steps(epoch_texts), begins, self._epoch)
         evaluating = carry_forward(are_filled(others).astype(np.int64), ~of_steps, self._evaluating)
@@ -124,17 +124,18 @@ def _metrics(values: Sequence[str], times: Sequence[str], units: Sequence[str]) 
     """Return the metrics of some lines by name, the times in milliseconds."""
     if not are_word(units, "ms").all():
         times = [time + _TO_MILLISECONDS[unit] for time, unit in zip(times, units, strict=True)]
-    columns = pair_columns(values, _PADDLE_HAPI_PAIR)
-    return {**{_PADDLE_HAPI_COSTS.get(name, name): texts for name, texts in columns.items()}, "step_time_ms": times}
+    return {**_called(_PADDLE_HAPI_COSTS, pair_columns(values, _PADDLE_HAPI_PAIR)), "step_time_ms": times}
+
+
+def _called(names: Mapping[str, str], columns: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+    """Call columns by other names, where there are such."""
+    return {names.get(name, name): texts for name, texts in columns.items()}
 
 
 def _paddle_hapi_window(name: str) -> Window:
     if name == "loss" or phase_by_name(name) == "validation":
         return RAW
     return SINCE_LAST_PRINT if name in _PADDLE_HAPI_SINCE_LAST_PRINT else EPOCH_SO_FAR
-
-
-PADDLE_HAPI = PaddleHapiFormat()
 
 
 # The console log of PaddleClas.
@@ -155,13 +156,11 @@ _PADDLECLAS_START = r"\[(?:Train|Eval)\]\[Epoch [0-9]"
 _PADDLECLAS_TOGETHER = (twice(r"\[Epoch [0-9]"),)
 
 
-class PaddleClasFormat:
+class PaddleClasFormat(LogPlugin):
     """Lines `[Train][Epoch 1/20][Iter: 10/100]lr(Cosine): 0.01, top1: 0.5, CELoss: 4.2, loss: 4.2, batch_cost: ...`."""
 
     name = "paddleclas"
     summary = "PaddleClas console log: [Train][Epoch 1/20][Iter: 10/100]lr(Cosine): 0.01, ... loss: 4.2"
-    requires: tuple[str, ...] = ()
-    quoted = False
     sample = (
         b"[2026/11/20 23:36:16] ppcls INFO: [Train][Epoch 1/2][Iter: 0/6]lr(Linear): 0.10000000, top1: 0.25000, "
         b"CELoss: 1.94957, loss: 1.94957, batch_cost: 0.03991s, reader_cost: 0.00000, ips: 100.23130 samples/s, "
@@ -192,26 +191,18 @@ class _PaddleclasReading:
 
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block."""
-        found = find_columns(block, _PADDLECLAS_LINE)
-        self.ignored += block.count_filled() - len(found.places)
-        if not found.columns:
+        matches = find_columns(block, _PADDLECLAS_LINE)
+        self.ignored += block.count_filled() - len(matches.places)
+        if not matches.columns:
             return
-        lines = block.numbers[found.places]
-        trained, iterations, printed_totals, evaluated, lists = found.columns
+        lines = block.numbers[matches.places]
+        trained, iterations, printed_totals, evaluated, lists = matches.columns
         read, training = read_printed_steps(iterations), ~are_filled(evaluated)
         totals = carry_forward(read_printed_steps(printed_totals), read != NO_STEP, self._total)
         steps = np.where(read != NO_STEP, read + 1, totals)
         epochs = np.where(training, read_printed_steps(trained), read_printed_steps(evaluated))
-        for validated, at in by_phase(~training):
-            columns = pair_columns(take_texts(lists, at), _PADDLECLAS_PAIR)
-            metrics = {_PADDLECLAS_COSTS.get(name, name): texts for name, texts in columns.items()}
-            self.builder.add(
-                lines[at],
-                steps[at],
-                named_validation(metrics) if validated else metrics,
-                epochs=epochs[at],
-                totals=np.maximum(totals[at], 0),
-            )
+        columns = (lines, steps, lists, _PADDLECLAS_PAIR, training)
+        add_pairs(self.builder, *columns, _PADDLECLAS_COSTS, epochs=epochs, totals=np.maximum(totals, 0))
         self._total = int(totals[-1])
 
 
@@ -219,9 +210,6 @@ def _paddleclas_window(name: str) -> Window:
     if name == "lr" or phase_by_name(name) == "validation":
         return RAW
     return SINCE_LAST_PRINT if name in _PADDLECLAS_SINCE_LAST_PRINT else EPOCH_SO_FAR
-
-
-PADDLECLAS = PaddleClasFormat()
 
 
 # The console log of PaddleDetection, which counts epochs and steps from 0.
@@ -242,13 +230,11 @@ _PADDLEDETECTION_START = r"Epoch: \[[0-9]+\] \["
 _PADDLEDETECTION_TOGETHER = (twice(_PADDLEDETECTION_START),)
 
 
-class PaddleDetectionFormat:
+class PaddleDetectionFormat(LogPlugin):
     """Lines `Epoch: [0] [ 20/200] learning_rate: 0.000025 loss_cls: 7.02 loss: 10.63 eta: ... batch_cost: 6.62 ...`."""
 
     name = "paddledetection"
     summary = "PaddleDetection console log: Epoch: [0] [ 20/200] learning_rate: 0.000025 ... loss: 3.63 eta: ..."
-    requires: tuple[str, ...] = ()
-    quoted = False
     sample = (
         b"[11/20 23:38:35] ppdet.engine INFO: Epoch: [0] [ 0/11] learning_rate: 0.100000 loss_cls: 1.462313 "
         b"loss: 1.462313 eta: 0:00:00 batch_cost: 0.0325 data_cost: 0.0000 ips: 92.3930 images/s\n"
@@ -260,9 +246,8 @@ class PaddleDetectionFormat:
 
     def recognizes(self, source: LogSource) -> bool:
         """Tell whether one line or more is that of a step with a loss."""
-        return any(
-            _PADDLEDETECTION_STEP.search(block.text) for block in source.blocks() if "learning_rate: " in block.text
-        )
+        blocks = (block.text for block in source.blocks() if "learning_rate: " in block.text)
+        return any(map(_PADDLEDETECTION_STEP.search, blocks))
 
     def read(self, source: LogSource) -> LossLog:
         """Read all steps; raises EmptyLogError if there is none."""
@@ -281,14 +266,13 @@ class _PaddledetectionReading:
 
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block."""
-        found = find_columns(block, _PADDLEDETECTION_STEP)
-        self.ignored += block.count_filled() - len(found.places)
-        if found.columns:
-            epochs, printed, printed_totals, lists = found.columns
+        matches = find_columns(block, _PADDLEDETECTION_STEP)
+        self.ignored += block.count_filled() - len(matches.places)
+        if matches.columns:
+            epochs, printed, printed_totals, lists = matches.columns
             steps, totals = read_steps(printed), np.maximum(read_steps(printed_totals), 0)
-            columns = pair_columns(lists, _PADDLEDETECTION_PAIR)
-            metrics = {_PADDLEDETECTION_COSTS.get(name, name): texts for name, texts in columns.items()}
-            self.builder.add(block.numbers[found.places], steps, metrics, epochs=read_steps(epochs), totals=totals)
+            metrics = _called(_PADDLEDETECTION_COSTS, pair_columns(lists, _PADDLEDETECTION_PAIR))
+            self.builder.add(block.numbers[matches.places], steps, metrics, epochs=read_steps(epochs), totals=totals)
             self._steps.append(steps)
             self._total = max(self._total, int(totals.max()))
 
@@ -297,9 +281,6 @@ class _PaddledetectionReading:
         if length <= 1 or not (name in _MEANS or "loss" in name):
             return RAW
         return Window("mean of last" if name in _MEANS else "median of last", length)
-
-
-PADDLEDETECTION = PaddleDetectionFormat()
 
 
 # What PaddleNLP prints: its Trainer, and the training scripts of its examples (`global step 10, epoch: 1, ...`).
@@ -331,15 +312,13 @@ _PADDLENLP_START = (
 _PADDLENLP_TOGETHER = twice("loss: "), twice("global step ")
 
 
-class PaddleNlpFormat:
+class PaddleNlpFormat(LogPlugin):
     """Lines `loss: 5.408041, learning_rate: 2.996e-05, global_step: 10, interval_runtime: 3.084, ...`."""
 
     name = "paddlenlp"
     summary = (
         "PaddleNLP: loss: 5.408, learning_rate: 3e-05, global_step: 10, ..., or global step 10, epoch: 1, ... loss: 5.4"
     )
-    requires: tuple[str, ...] = ()
-    quoted = False
     sample = (
         b"[2026-11-20 23:42:45,781] [    INFO] - loss: 1.41530406, learning_rate: 0.04688, global_step: 1, "
         b"interval_runtime: 0.0517, interval_samples_per_second: 38.7003, interval_steps_per_second: 19.3502, "
@@ -359,11 +338,8 @@ class PaddleNlpFormat:
         """Read steps and evaluations; raises EmptyLogError if no step has a loss."""
         reading = _PaddlenlpReading()
         log = RecordLines(source, _PADDLENLP_START, *_PADDLENLP_TOGETHER).read(self, reading)
-        return replace(
-            log,
-            base=None if reading.of_script else 1,
-            notes=(*log.notes, *([sentence("logs_note.loss_of_step")] if reading.of_script else [])),
-        )
+        notes = (sentence("logs_note.loss_of_step"),) if reading.of_script else ()
+        return replace(log, base=None if reading.of_script else 1).with_notes(notes)
 
 
 class _PaddlenlpReading:
@@ -376,12 +352,12 @@ class _PaddlenlpReading:
 
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block."""
-        found = find_columns(block, _PADDLENLP_LINE)
-        self.ignored += block.count_filled() - len(found.places)
-        if not found.columns:
+        matches = find_columns(block, _PADDLENLP_LINE)
+        self.ignored += block.count_filled() - len(matches.places)
+        if not matches.columns:
             return
-        lines = block.numbers[found.places]
-        lists, trained, scripted, evaluated = found.columns
+        lines = block.numbers[matches.places]
+        lists, trained, scripted, evaluated = matches.columns
         validation = are_filled(evaluated)
         printed = np.where(are_filled(trained), read_printed_steps(trained), read_printed_steps(scripted))
         steps = carry_forward(printed, ~validation, self._step)
@@ -400,11 +376,4 @@ class _PaddlenlpReading:
         return RAW if set_or_printed or phase_by_name(name) == "validation" else SINCE_LAST_PRINT
 
 
-PADDLENLP = PaddleNlpFormat()
-
-PLUGINS = (
-    PADDLE_HAPI,
-    PADDLECLAS,
-    PADDLEDETECTION,
-    PADDLENLP,
-)
+PLUGINS = (PaddleHapiFormat(), PaddleClasFormat(), PaddleDetectionFormat(), PaddleNlpFormat())

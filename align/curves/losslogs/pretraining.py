@@ -25,13 +25,14 @@ from align.curves.log_parts.record_lines import (
     without_last_line,
 )
 from align.curves.log_parts.table_builder import NO_STEP, NUMBER, TableBuilder, read_printed_steps, read_steps
+from align.curves.log_sources import LogPlugin
 from align.curves.loss_log import RAW, SINCE_LAST_PRINT, LossLog, Window
 from align.curves.printed_columns import all_fixed, are_filled, find_columns, take_texts, without_letter
 from align.errors import EmptyLogError
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from align.curves.log_sources import LogBlock, LogSource
     from align.curves.loss_log import Booleans, Integers
@@ -58,13 +59,11 @@ _MEGATRON_TOGETHER = (
 )
 
 
-class MegatronFormat:
+class MegatronFormat(LogPlugin):
     """Lines ` iteration       10/     100 | consumed samples: ... | lm loss: 7.1E+00 | loss scale: 1.0 | ...`."""
 
     name = "megatron"
     summary = "Megatron-LM or MindSpeed console log: iteration  10/ 100 | ... | lm loss: 7.1E+00 | loss scale: 1.0"
-    requires: tuple[str, ...] = ()
-    quoted = False
     sample = (
         b" [2026-11-20 23:56:28.483059] iteration        1/      20 | consumed samples:            8 | "
         b"elapsed time per iteration (ms): 34.4 | learning rate: 1.000000E-01 | global batch size:     8 | "
@@ -115,27 +114,25 @@ class _MegatronReading:
 
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block."""
-        found = find_columns(block, _LINE)
-        self.ignored += block.count_filled() - len(found.places)
-        if not found.columns:
+        matches = find_columns(block, _LINE)
+        self.ignored += block.count_filled() - len(matches.places)
+        if not matches.columns:
             return
         texts = (block.text,) if block.layouts is None else block.layouts.samples
         self._adds_on |= any(map(_MICROSECONDS.search, texts))
-        lines = block.numbers[found.places]
-        iterations, printed_totals, kinds, at, lists = found.columns
+        lines = block.numbers[matches.places]
+        iterations, printed_totals, kinds, at, lists = matches.columns
         training = ~are_filled(kinds)
         steps = np.where(are_filled(iterations), read_printed_steps(iterations), read_printed_steps(at))
         steps = carry_forward(steps, steps != NO_STEP, self._step)
         totals = carry_forward(read_printed_steps(printed_totals), training, self._total)
         for validated, of in by_phase(~training):
             columns = pair_columns(take_texts(lists, of), _PAIR)
-            add = self._add_validations if validated else self._add_iterations
-            add(
-                lines[of],
-                steps[of],
-                {_TIMES_PRINTED.get(name, name): texts for name, texts in columns.items()},
-                totals[of],
-            )
+            metrics = {_TIMES_PRINTED.get(name, name): texts for name, texts in columns.items()}
+            if validated:
+                self.builder.add(lines[of], steps[of], named_validation(metrics), totals=totals[of])
+            else:
+                self._add_iterations(lines[of], steps[of], metrics, totals[of])
         self._total = int(totals[-1])
 
     def notes(self) -> tuple[str, ...]:
@@ -150,16 +147,13 @@ class _MegatronReading:
     def _add_iterations(
         self, lines: Integers, steps: Integers, metrics: dict[str, Sequence[str]], totals: Integers
     ) -> None:
-        self.loss = self.loss or _loss_name(metrics)
+        if not self.loss:  # the usual name, else the first loss of the line; "" while there is none
+            losses = [name for name in metrics if _is_loss(name)]
+            self.loss = _USUAL_LOSS if _USUAL_LOSS in losses or not losses else losses[0]
         skipped, all_skipped = self._skipped(metrics, steps)
         metrics[self.loss] = self._judged(metrics.get(self.loss, [""] * len(lines)), all_skipped)
         self.builder.add(lines, steps, metrics, totals=totals, skipped=skipped)
         self._step = int(steps[-1])
-
-    def _add_validations(
-        self, lines: Integers, steps: Integers, metrics: dict[str, Sequence[str]], totals: Integers
-    ) -> None:
-        self.builder.add(lines, steps, named_validation(metrics), totals=totals)
 
     def _skipped(self, metrics: dict[str, Sequence[str]], steps: Integers) -> tuple[Integers, Booleans]:
         """Count the skipped iterations of each line, made to stand for its own, and tell where there are no others."""
@@ -172,7 +166,10 @@ class _MegatronReading:
             counts[seconds] = np.maximum(counts[seconds] - counts[seconds - 1], 0)
             seconds = seconds[(distances[seconds] == 1) & (usual == 1)]
             if len(seconds):
-                metrics.update(_taken_apart(metrics, seconds, counts))
+                apart = {name: list(texts) for name, texts in metrics.items()}
+                for row in seconds.tolist():
+                    _take_apart(apart, row, counts)
+                metrics.update(apart)
             self._apart += len(seconds)
         distances = np.where((distances > 0) & (distances < usual), distances, max(usual, 1))
         self._distances.append(distances)
@@ -208,21 +205,8 @@ def _lacks_its_loss(line: str) -> bool:
     return record is not None and not any(_is_loss(found[1]) for found in _PAIR.finditer(line, record.end()))
 
 
-def _loss_name(names: Iterable[str]) -> str:
-    """Return the usual name, else the first loss of the line; "" while there is none."""
-    losses = [name for name in names if _is_loss(name)]
-    return _USUAL_LOSS if _USUAL_LOSS in losses or not losses else losses[0]
-
-
 def _is_loss(name: str) -> bool:
     return "loss" in name and name != _LOSS_SCALE
-
-
-def _taken_apart(metrics: dict[str, Sequence[str]], rows: Integers, skipped: Integers) -> dict[str, list[str]]:
-    apart = {name: list(texts) for name, texts in metrics.items()}
-    for row in rows.tolist():
-        _take_apart(apart, row, skipped)
-    return apart
 
 
 def _take_apart(metrics: dict[str, list[str]], row: int, skipped: Integers) -> None:
@@ -237,9 +221,6 @@ def _take_apart(metrics: dict[str, list[str]], row: int, skipped: Integers) -> N
             texts[row] = ""
         elif before and mean and (name in _TIMES_PRINTED.values() or (_is_loss(name) and not first)):
             texts[row] = format(2 * float(mean) - float(before), ".6E" if "E" in mean else ".1f")
-
-
-MEGATRON = MegatronFormat()
 
 
 # The console log of torchtitan, which prints step 1 and every n-th.
@@ -259,13 +240,11 @@ _TORCHTITAN_START = "(?:validate )?step: +[0-9]+ +loss: "
 _TORCHTITAN_TOGETHER = (twice("step: +[0-9]+ +loss: "),)
 
 
-class TorchtitanFormat:
+class TorchtitanFormat(LogPlugin):
     """Lines `[titan] ... - root - INFO - step:  3  loss:  4.9925  grad_norm:  2.6422  memory:  0.90GiB(1.25%)  ...`."""
 
     name = "torchtitan"
     summary = "torchtitan console log: step:  3  loss:  4.9925  grad_norm:  2.6422  memory:  0.90GiB(1.25%)"
-    requires: tuple[str, ...] = ()
-    quoted = False
     sample = (
         b"[titan] 2026-11-20 23:19:40,858 - root - INFO - step:  1  loss:  2.45474  grad_norm:  0.7858  "
         b"memory:  0.90GiB(1.25%)  tps: 157  tflops: 0.00  mfu: 0.00%\n"
@@ -293,13 +272,13 @@ class _TorchtitanReading:
 
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block."""
-        found = find_columns(block, _TORCHTITAN_STEP)
-        self.ignored += max(0, block.count_filled() - len(found.places))
-        if not found.columns:
+        matches = find_columns(block, _TORCHTITAN_STEP)
+        self.ignored += max(0, block.count_filled() - len(matches.places))
+        if not matches.columns:
             return
-        lines = block.numbers[found.places]
-        for validated, at in by_phase(are_filled(found.columns[0])):
-            _, steps, *texts = (take_texts(column, at) for column in found.columns)
+        lines = block.numbers[matches.places]
+        for validated, at in by_phase(are_filled(matches.columns[0])):
+            _, steps, *texts = (take_texts(column, at) for column in matches.columns)
             metrics = dict(zip(_NAMES, texts, strict=True))
             for name in _WITH_COMMAS:
                 metrics[name] = without_letter(metrics[name], ",")
@@ -310,9 +289,4 @@ class _TorchtitanReading:
         return SINCE_LAST_PRINT if name in _SINCE_LAST_PRINT or (name == "loss" and self.averages) else RAW
 
 
-TORCHTITAN = TorchtitanFormat()
-
-PLUGINS = (
-    MEGATRON,
-    TORCHTITAN,
-)
+PLUGINS = (MegatronFormat(), TorchtitanFormat())

@@ -16,8 +16,7 @@ from align.measure.tensor_statistics import relative_rms_distance
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from align.core.dtypes import Array
-    from align.core.parameters import Shape
+    from align.core.parameters import Array, Shape
     from align.forward.forward_result import FunctionDifference
     from align.forward.functions.recorded_calls import CallRecord, LikeValues, RecordedCall, TensorKey
     from align.traces.module_calls import CallKey
@@ -61,11 +60,11 @@ class FollowedCalls:
             if key in passed or maker is None or self.likeness(key) is not None:
                 continue
             passed.add(key)
-            unknown = [one for one in maker.given if self.likeness(one) is None and one in self.made.makers]
+            unknown = [given for given in maker.given if self.likeness(given) is None and given in self.made.makers]
             open_keys += unknown
             if not maker.is_function:
                 self._modules.append(maker)
-            elif not any(one is maker for one in followed):
+            elif not any(call is maker for call in followed):
                 followed.append(maker)
                 firsts += [] if unknown else [maker]
         if not passed:  # what it ends with the reference has too, but goes on with it
@@ -107,24 +106,24 @@ class FollowedCalls:
     def before(self, calls: Sequence[RecordedCall]) -> list[RecordedCall]:
         """The followed calls that make what these are given, and such modules, in the order of the run."""
         given = {key for call in calls for key in call.given}
-        found: list[RecordedCall] = []
+        calls_before: list[RecordedCall] = []
         for call in [*reversed(self.followed), *self._modules]:
             if given.intersection(call.returned) and not any(call is one for one in calls):
-                found.append(call)
+                calls_before.append(call)
                 given.update(call.given)
-        return found[::-1]
+        return calls_before[::-1]
 
     def passed_by_all(self) -> list[RecordedCall]:
         """The followed calls that all that is wrong goes through, from the last one to the first."""
-        found: list[RecordedCall] = []
+        passed: list[RecordedCall] = []
         open_keys = {key for key in self._ends if self.likeness(key) is None}
         for call in reversed(self.followed):
             if open_keys <= set(call.returned):
-                found.append(call)
+                passed.append(call)
             if open_keys.intersection(call.returned):
                 made = {key for key in call.given if self.likeness(key) is None and key in self.made.makers}
                 open_keys = (open_keys - set(call.returned)) | made
-        return found
+        return passed
 
     def other_tables(self) -> Iterator[tuple[RecordedCall, TensorKey, RecordedCall, TensorKey]]:
         """Tables that calls on the way are given and the reference has nowhere, with those that may be meant.
@@ -135,12 +134,21 @@ class FollowedCalls:
             key for key in self.meant.tables() if key not in self._of_both and self._like.tells(self.meant.values[key])
         ]
         for key in self.made.tables():
-            call = next((one for one in self.followed if key in one.given), None)
+            call = next((followed for followed in self.followed if key in followed.given), None)
             if call is None or self.likeness(key) is not None:
                 continue
             for other in meant:
                 if self.meant.values[other].size == self.made.values[key].size:
-                    yield call, key, next(one for one in self.meant.calls.values() if other in one.given), other
+                    yield (
+                        call,
+                        key,
+                        next(
+                            reference_call
+                            for reference_call in self.meant.calls.values()
+                            if other in reference_call.given
+                        ),
+                        other,
+                    )
 
     def counterparts(self, call: RecordedCall) -> list[Counterpart]:
         """Results of the reference of the size of this call's, the likeliest first: of the same, by a like function."""
@@ -150,13 +158,15 @@ class FollowedCalls:
         return self._counterparts[key]
 
     def _found_counterparts(self, call: RecordedCall) -> list[Counterpart]:
-        found = []
-        own = self.result(call)
-        known = [one for key in call.given if (one := self.likeness(key)) is not None]
-        given = set().union(*(one.keys for one in known), set())
-        factors = [one.factor for one in known if one.keys][:1]  # the first tensor is what a call works on
-        factors += [one.factor for one in known if one.factor not in (1.0, *factors)]
-        origins = [one.factor for one in self.sources(call)]
+        counterparts = []
+        port_result = self.result(call)
+        known = [likeness for key in call.given if (likeness := self.likeness(key)) is not None]
+        given = set().union(*(likeness.keys for likeness in known), set())
+        factors = [likeness.factor for likeness in known if likeness.keys][
+            :1
+        ]  # the first tensor is what a call works on
+        factors += [likeness.factor for likeness in known if likeness.factor not in (1.0, *factors)]
+        origins = [likeness.factor for likeness in self.sources(call)]
         number = 0
         for other in self.meant.calls.values():
             if not other.is_function or not other.returned or not call.returned:
@@ -169,21 +179,31 @@ class FollowedCalls:
             shares = bool(given.intersection(other.given))
             akin = shares or self.come_from_one(call, other)
             known_too = other.returned[0] in self._of_both  # what the port makes elsewhere is seldom what lacks here
-            rank = (not akin, not shares, not named, known_too, abs(number - 1 - call.call), result.shape != own.shape)
+            rank = (
+                not akin,
+                not shares,
+                not named,
+                known_too,
+                abs(number - 1 - call.call),
+                result.shape != port_result.shape,
+            )
             # What is scaled already stays so, unless the function is not linear.
             scales = list(dict.fromkeys((*(factors[:2] if shares else origins[:1] if akin else ()), 1.0)))
-            found += [((*rank, place), Counterpart(other, shares, scale)) for place, scale in enumerate(scales)]
-        return [one for _, one in sorted(found, key=lambda pair: pair[0])]
+            counterparts += [((*rank, place), Counterpart(other, shares, scale)) for place, scale in enumerate(scales)]
+        return [counterpart for _, counterpart in sorted(counterparts, key=lambda pair: pair[0])]
 
     def last_made_of_same(self, call: RecordedCall) -> Counterpart | None:
         """The last result of the reference that the port lacks and that is made of the same as a call's."""
-        place = {id(one): number for number, one in enumerate(self.meant.calls.values())}
-        found = [
-            one
-            for one in self.counterparts(call)
-            if one.call.returned[0] not in self._of_both and (one.shares or self.come_from_one(call, one.call))
+        place = {id(reference_call): number for number, reference_call in enumerate(self.meant.calls.values())}
+        candidates = [
+            counterpart
+            for counterpart in self.counterparts(call)
+            if counterpart.call.returned[0] not in self._of_both
+            and (counterpart.shares or self.come_from_one(call, counterpart.call))
         ]
-        return max(found, key=lambda one: (place[id(one.call)], one.factor == 1.0), default=None)
+        return max(
+            candidates, key=lambda counterpart: (place[id(counterpart.call)], counterpart.factor == 1.0), default=None
+        )
 
     def _may_be_meant(self, call: RecordedCall, other: RecordedCall) -> bool:
         """Tell whether two calls return tensors of real numbers, of the same sizes, and not the same values.
@@ -207,14 +227,14 @@ class FollowedCalls:
         key = call.path, call.call
         if key not in self._sources:
             self._sources[key] = ()  # of a tensor that a call was given and returned
-            found: list[Likeness] = []
-            for one in call.given:
-                known, maker = self.likeness(one), self.made.makers.get(one)
+            sources: list[Likeness] = []
+            for given in call.given:
+                known, maker = self.likeness(given), self.made.makers.get(given)
                 if known is not None:
-                    found += [known] if known.keys else []
+                    sources += [known] if known.keys else []
                 elif maker is not None:
-                    found += self.sources(maker)
-            self._sources[key] = tuple(dict.fromkeys(found))
+                    sources += self.sources(maker)
+            self._sources[key] = tuple(dict.fromkeys(sources))
         return self._sources[key]
 
     def _sources_meant(self, other: RecordedCall) -> frozenset[TensorKey]:
@@ -222,14 +242,14 @@ class FollowedCalls:
         key = other.path, other.call
         if key not in self._meant_sources:
             self._meant_sources[key] = frozenset()
-            found: set[TensorKey] = set()
-            for one in other.given:
-                maker = self.meant.makers.get(one)
-                if one in self._of_both:
-                    found.add(one)
-                elif maker is not None and self._like.tells(self.meant.values[one]):
-                    found |= self._sources_meant(maker)
-            self._meant_sources[key] = frozenset(found)
+            sources: set[TensorKey] = set()
+            for given in other.given:
+                maker = self.meant.makers.get(given)
+                if given in self._of_both:
+                    sources.add(given)
+                elif maker is not None and self._like.tells(self.meant.values[given]):
+                    sources |= self._sources_meant(maker)
+            self._meant_sources[key] = frozenset(sources)
         return self._meant_sources[key]
 
     def difference(self, call: RecordedCall, other: Counterpart) -> FunctionDifference:
@@ -277,13 +297,17 @@ class FollowedCalls:
         A port that divides by another number is given a multiple of what the reference divides, too.
         """
         scaled = [key for key in call.given if (known := self.likeness(key)) and known.keys and known.factor != 1.0]
-        for own, meant in ((self.made.values[key], self.meant.values[one]) for key in scaled for one in other.given):
-            size = float(np.sqrt(np.mean(np.square(meant.astype(np.float64))))) if own.shape == meant.shape else 0.0
+        for port_value, meant in (
+            (self.made.values[key], self.meant.values[one]) for key in scaled for one in other.given
+        ):
+            size = (
+                float(np.sqrt(np.mean(np.square(meant.astype(np.float64))))) if port_value.shape == meant.shape else 0.0
+            )
             if not size or not self._like.tells(meant):
                 continue
-            factor = float(np.sqrt(np.mean(np.square(own.astype(np.float64))))) / size
+            factor = float(np.sqrt(np.mean(np.square(port_value.astype(np.float64))))) / size
             for signed in (factor, -factor) if factor else ():
-                if self._like.are_one(meant, own / signed):
+                if self._like.are_one(meant, port_value / signed):
                     return signed
         return None
 
@@ -323,11 +347,11 @@ class FollowedCalls:
         What is wrong before it tells nothing.
         """
         values = [self.made.values[key] for key in call.given if self.is_first(call) or self.likeness(key) is not None]
-        for one in self.sources(call):
-            layouts = [self.meant.values[key] for key in sorted(one.keys) if key in self.meant.values]
+        for source in self.sources(call):
+            layouts = [self.meant.values[key] for key in sorted(source.keys) if key in self.meant.values]
             value = next((value for value in layouts if value.shape == shape), next(iter(layouts), None))
             if value is not None:
-                values.append(_scaled(value, one.factor if self.is_first(call) else 1.0))
+                values.append(_scaled(value, source.factor if self.is_first(call) else 1.0))
         return {str(place): value for place, value in enumerate(values)}
 
     def first_dropped(self) -> RecordedCall | None:
@@ -384,37 +408,37 @@ class FollowedCalls:
 
     def laid_out_before(self, calls: Sequence[RecordedCall]) -> list[RecordedCall]:
         """The calls that only brought what these are given into another shape or order of axes, the nearest first."""
-        found: list[RecordedCall] = []
+        layout_calls: list[RecordedCall] = []
         open_keys = [key for call in calls for key in call.given]
         while open_keys:
             key = open_keys.pop()
             maker, known = self.made.makers.get(key), self.likeness(key)
             if maker is None or not maker.is_function or len(maker.given) != 1 or not (known and known.keys):
                 continue
-            if self.likeness(maker.given[0]) == known and not any(one is maker for one in found):
-                found.append(maker)
+            if self.likeness(maker.given[0]) == known and not any(one is maker for one in layout_calls):
+                layout_calls.append(maker)
                 open_keys += maker.given
-        return found
+        return layout_calls
 
     def turned_before(self, calls: Sequence[RecordedCall]) -> list[RecordedCall]:
         """The functions that made what these are given in another order than the reference's, the nearest first."""
-        found: list[RecordedCall] = []
+        turned: list[RecordedCall] = []
         open_keys = [key for call in calls for key in call.given]
-        while open_keys and len(found) < MOST_FOLLOWED_CALLS:
+        while open_keys and len(turned) < MOST_FOLLOWED_CALLS:
             key = open_keys.pop()
             maker = self.made.makers.get(key)
-            if maker is not None and maker.is_function and self._is_turned(key) and maker not in (*calls, *found):
-                found.append(maker)
+            if maker is not None and maker.is_function and self._is_turned(key) and maker not in (*calls, *turned):
+                turned.append(maker)
                 open_keys += maker.given
-        return found
+        return turned
 
     def _is_turned(self, key: TensorKey) -> bool:
         """Tell whether the reference has a tensor in its shape, and in another order alone."""
-        known, made = self.likeness(key), self.made.values[key]
+        known, value = self.likeness(key), self.made.values[key]
         meant = [self.meant.values[one] for one in known.keys if one in self.meant.values] if known else []
-        rights = [one for one in meant if one.shape == made.shape]
+        rights = [one for one in meant if one.shape == value.shape]
         factor = known.factor if known else 1.0
-        return bool(rights) and not any(self._like.are_one(one * factor, made) for one in rights)
+        return bool(rights) and not any(self._like.are_one(one * factor, value) for one in rights)
 
     def passing_before(self, calls: Sequence[RecordedCall]) -> list[RecordedCall]:
         """The functions of several tensors that return one of them, which these are given: a mask of no effect."""
@@ -447,18 +471,18 @@ def _scaled(value: Array, factor: float) -> Array:
     return value if factor == 1.0 else (value * factor).astype(value.dtype)
 
 
-def _laid_out(value: Array, own: Array, *, turned: bool) -> Array:
+def _laid_out(value: Array, wrong: Array, *, turned: bool) -> Array:
     """The right value as the port's wrong one stands: in the order of axes that is nearest, if orders have its shape.
 
     A value that has the shape stays as it is, unless it is to be `turned`: what is wrong may be the order of its axes.
     """
-    if (value.shape == own.shape) != turned or value.ndim > MOST_TURNED_AXES:
-        return value.reshape(own.shape)
-    orders = permutations(range(value.ndim)) if value.ndim == own.ndim else ()
-    fitting = [one for order in orders if (one := value.transpose(order)).shape == own.shape]
+    if (value.shape == wrong.shape) != turned or value.ndim > MOST_TURNED_AXES:
+        return value.reshape(wrong.shape)
+    orders = permutations(range(value.ndim)) if value.ndim == wrong.ndim else ()
+    fitting = [one for order in orders if (one := value.transpose(order)).shape == wrong.shape]
     fitting = [one for one in fitting if not (turned and np.array_equal(one, value))]
-    apart = [relative_rms_distance(one.astype(np.float64), own.astype(np.float64)) for one in fitting]
-    return fitting[int(np.nanargmin(apart))] if np.isfinite(apart).any() else value.reshape(own.shape)
+    apart = [relative_rms_distance(one.astype(np.float64), wrong.astype(np.float64)) for one in fitting]
+    return fitting[int(np.nanargmin(apart))] if np.isfinite(apart).any() else value.reshape(wrong.shape)
 
 
 def same_values(one: Array, other: Array) -> bool:

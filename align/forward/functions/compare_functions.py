@@ -37,7 +37,7 @@ from align.words.catalogue import sentence
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.protocols import Inputs
     from align.forward.forward_result import FunctionOutcome
     from align.forward.functions.calls_followed import Counterpart
@@ -71,16 +71,16 @@ def record_both(reference: tuple[Side, Inputs], bench: Bench, alone: IsolatedLay
     Around the calls of the port every layer returns what the reference's does.
     """
     side, inputs = reference
-    found = BothRecords(CallRecord(lambda _: True), CallRecord(lambda _: True, Isolation(bench.expected, alone.way)))
+    records = BothRecords(CallRecord(lambda _: True), CallRecord(lambda _: True, Isolation(bench.expected, alone.way)))
     try:
-        side.runner.run(side.model, inputs, found.meant)
-        bench.side.runner.run(bench.side.model, bench.inputs, found.made)
+        side.runner.run(side.model, inputs, records.meant)
+        bench.side.runner.run(bench.side.model, bench.inputs, records.made)
     except (
         UserCodeError,
         CannotRunError,
     ) as error:  # a port may not stand right values, a framework not show functions
-        return replace(found, failure=str(error))
-    return found
+        return replace(records, failure=str(error))
+    return records
 
 
 def compare_functions(records: BothRecords, label: str) -> tuple[tuple[FunctionComparison, ...], tuple[Finding, ...]]:
@@ -121,11 +121,11 @@ class _Calls:
                 yield self._row(call)
 
     def _row(self, call: RecordedCall) -> FunctionComparison:
-        found = self._inside.likeness(call.returned[0])
-        if found == Likeness():
+        likeness = self._inside.likeness(call.returned[0])
+        if likeness == Likeness():
             return _compared(call, None, "constant")
-        if found is not None:
-            return self._same(call, found)
+        if likeness is not None:
+            return self._same(call, likeness)
         known = [self._inside.likeness(key) for key in call.given]
         if None in known:
             return _compared(call, None, "other input")
@@ -140,16 +140,16 @@ class _Calls:
         constant = not any(varies(record.values[key]) for record, one in (mine, theirs) for key in one.given)
         return same_function(call.name, other.call.name) and (other.shares or constant)
 
-    def _same(self, call: RecordedCall, found: Likeness) -> FunctionComparison:
-        outcome: FunctionOutcome = "same" if found.factor == 1.0 else "scaled"
-        made = [(key, one) for key in sorted(found.keys) for one in self._makers.get(key, ())]
+    def _same(self, call: RecordedCall, likeness: Likeness) -> FunctionComparison:
+        outcome: FunctionOutcome = "same" if likeness.factor == 1.0 else "scaled"
+        made = [(key, one) for key in sorted(likeness.keys) for one in self._makers.get(key, ())]
         free = [pair for pair in made if id(pair[1]) not in self._taken] or made
         free.sort(key=lambda pair: not same_function(call.name, pair[1].name))
         if free and outcome == "same":
             self._taken.add(id(free[0][1]))
-        key = free[0][0] if free else min(found.keys)  # a layer of the reference returns it, or it is given
+        key = free[0][0] if free else min(likeness.keys)  # a layer of the reference returns it, or it is given
         other = free[0][1] if free else self._meant.makers.get(key)
-        return _compared(call, other, outcome, found.factor, self._distance(key, call, found.factor))
+        return _compared(call, other, outcome, likeness.factor, self._distance(key, call, likeness.factor))
 
     def _distance(self, key: TensorKey, call: RecordedCall, factor: float = 1.0) -> float | None:
         """The norm of the differences by that of the reference; None where nothing shows how the axes stand."""
@@ -198,11 +198,7 @@ def _all(_call: RecordedCall, others: Sequence[Counterpart]) -> Sequence[Counter
 
 
 def mending_calls(
-    inside: FollowedCalls,
-    mends: Callable[[Replaced], bool],
-    *,
-    levels: int = MOST_LOOK_LEVELS,
-    choose: Choose = _all,
+    inside: FollowedCalls, mends: Callable[[Replaced], bool], *, levels: int = MOST_LOOK_LEVELS, choose: Choose = _all
 ) -> Replaced:
     """Calls, with those whose results make all right in the place of theirs, as `mends` tries; none if none do.
 
@@ -216,11 +212,11 @@ def mending_calls(
         whole = [inside.beside(group) for group in lines]  # a function of the user's may be called more than once
         choices[1:1] = [(all_, 0) for all_, group in zip(whole, lines, strict=True) if len(all_) > len(group)]
         for group, rank in choices[:MOST_REPLACED_LINES]:
-            if (found := _replaced(inside, group, rank, choose)) and mends(found):
-                return found
+            if (replaced := _replaced(inside, group, rank, choose)) and mends(replaced):
+                return replaced
         sharing = [call for call in calls if any(one.shares for one in inside.counterparts(call))] or calls
-        if len(lines) > 1 and (found := _replaced(inside, sharing, 0, choose)) and mends(found):
-            return _fewest(found, mends)
+        if len(lines) > 1 and (replaced := _replaced(inside, sharing, 0, choose)) and mends(replaced):
+            return _fewest(replaced, mends)
         calls = inside.after(calls)
     return {}
 
@@ -243,14 +239,18 @@ def _replaced(inside: FollowedCalls, calls: Sequence[RecordedCall], rank: int, c
     lead: tuple[str, str] | None = None
     turn = rank
     for call in calls:
-        others = [one for one in choose(call, inside.counterparts(call)) if id(one.call) not in taken]
-        there = [one for one in others if (one.call.place, one.call.name) == lead]
+        others = [
+            counterpart for counterpart in choose(call, inside.counterparts(call)) if id(counterpart.call) not in taken
+        ]
+        there = [counterpart for counterpart in others if (counterpart.call.place, counterpart.call.name) == lead]
         chosen = (there[min(turn, len(there) - 1)] if there else None) or (others[rank] if len(others) > rank else None)
         if chosen is None:
             return {}
         if lead is None:
             lead = chosen.call.place, chosen.call.name
-            turn = [one for one in others if (one.call.place, one.call.name) == lead].index(chosen)
+            turn = [
+                counterpart for counterpart in others if (counterpart.call.place, counterpart.call.name) == lead
+            ].index(chosen)
         taken.add(id(chosen.call))
         replaced[call.path, call.call] = call, chosen
     return replaced
@@ -262,17 +262,17 @@ def last_mending_call(inside: FollowedCalls, mends: Callable[[Replaced], bool]) 
     One side may make in one call what the other makes in many: between them no result of the one is the other's. What
     is at fault is then that call or one that makes its inputs.
     """
-    found: Replaced = {}
+    mending: Replaced = {}
     missed = 0
     for call in inside.passed_by_all():
         others = inside.counterparts(call)[:MOST_RESULTS_FROM_END]
         tried: Iterator[Replaced] = ({(call.path, call.call): (call, other)} for other in others)
         mended = next(filter(mends, tried), None)
-        found = mended or found
+        mending = mended or mending
         missed = 0 if mended else missed + bool(others)
         if missed >= MOST_MISSED_FROM_END:
             break
-    return found
+    return mending
 
 
 def mending_calls_from_end(
@@ -290,14 +290,14 @@ def mending_calls_from_end(
     return {}
 
 
-def _fewest(found: Replaced, mends: Callable[[Replaced], bool]) -> Replaced:
+def _fewest(replaced: Replaced, mends: Callable[[Replaced], bool]) -> Replaced:
     """Leave out the lines that need not be replaced."""
-    for group in by_line([call for call, _ in found.values()]):
+    for group in by_line([call for call, _ in replaced.values()]):
         gone = {(call.path, call.call) for call in group}
-        rest = {key: one for key, one in found.items() if key not in gone}
+        rest = {key: one for key, one in replaced.items() if key not in gone}
         if rest and mends(rest):
-            found = rest
-    return found
+            replaced = rest
+    return replaced
 
 
 def results_instead(
@@ -307,40 +307,40 @@ def results_instead(
     return {key: inside.meant_results(call, other, turned=turned) for key, (call, other) in replaced.items()}
 
 
-def function_fault(inside: FollowedCalls, found: Replaced) -> FunctionFault:
+def function_fault(inside: FollowedCalls, replaced: Replaced) -> FunctionFault:
     """Name the first call that was replaced, and what it does otherwise; the first of all where that lies behind."""
-    call, other = next(iter(found.values()))
+    call, other = next(iter(replaced.values()))
     if not inside.is_first(call):
-        return _result_or_before(inside, found)
+        return _result_or_before(inside, replaced)
     difference, meant = inside.difference(call, other), other.call
     if difference == "result" and inside.is_given_turned(call, meant):
-        return _result_or_before(inside, found)
+        return _result_or_before(inside, replaced)
     if inside.goes_on_with(call, meant):
         difference = "missing step"
     elif difference == "missing step":
         lacking = inside.first_lacking(meant)
         difference, meant = ("other input", meant) if lacking is None else (difference, lacking)
-    calls = [one for one, _ in found.values()]
+    calls = [one for one, _ in replaced.values()]
     lines = tuple(inside.places([*calls, *(inside.passing_before(calls) if difference == "missing step" else ())]))
     factor = inside.factor(call, other) if difference == "scaled input" else 1.0
     return FunctionFault(call.name, lines, meant.name, meant.place, difference, factor, "confirmed")
 
 
-def earliest(inside: FollowedCalls, found: Replaced, mends: Callable[[Replaced], bool]) -> Replaced:
+def earliest(inside: FollowedCalls, replaced: Replaced, mends: Callable[[Replaced], bool]) -> Replaced:
     """Calls before those that mend all, which mend all too: of each line all calls, whose results are the reference's.
 
     Those are asked that are made of the same as the results in their place.
     """
     left = MOST_NARROWING_RUNS
-    open_groups = by_line(inside.before([call for call, _ in found.values()]))
+    open_groups = by_line(inside.before([call for call, _ in replaced.values()]))
     while open_groups and left > 0:
         group = open_groups.pop()
         others = _replaced(inside, group, 0, _made_of_same(inside))
         left -= bool(others)
         if others and mends(others):
-            found = others
-            open_groups = by_line(inside.before([call for call, _ in found.values()]))
-    return found
+            replaced = others
+            open_groups = by_line(inside.before([call for call, _ in replaced.values()]))
+    return replaced
 
 
 def _made_of_same(inside: FollowedCalls) -> Choose:
@@ -377,13 +377,15 @@ def relation_of_results(inside: FollowedCalls, call: RecordedCall, other: Counte
     return found
 
 
-def _relation(known: Mapping[str, Array], right: Array, made: Array) -> Relation | None:
+def _relation(known: Mapping[str, Array], right: Array, wrong: Array) -> Relation | None:
     """What explains why a tensor is not the right one, by those that it is made of."""
-    if right.dtype.kind != "f" or made.dtype.kind != "f":
+    if right.dtype.kind != "f" or wrong.dtype.kind != "f":
         return None
-    limit = limit_for(measure(right, right), (right.dtype.name, made.dtype.name), None)
-    found = next((one for one in explain_layer("", known, {}, right, made, limit) if one.explains), None)
-    if found is not None or right.ndim != HEADS_APART:
-        return found
+    limit = limit_for(measure(right, right), (right.dtype.name, wrong.dtype.name), None)
+    explanation = next(
+        (relation for relation in explain_layer("", known, {}, right, wrong, limit) if relation.explains), None
+    )
+    if explanation is not None or right.ndim != HEADS_APART:
+        return explanation
     flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in known.items() if value.ndim == HEADS_APART}
-    return _relation(flat, *(one.reshape(-1, *one.shape[2:]) for one in (right, made)))
+    return _relation(flat, *(value.reshape(-1, *value.shape[2:]) for value in (right, wrong)))

@@ -37,7 +37,7 @@ from align.forward.functions.recorded_calls import (
     with_steps_of_attention,
 )
 from align.forward.isolated_calls import Isolation
-from align.forward.suspects import as_one, with_relation
+from align.forward.suspects import Budget, as_one, with_relation
 from align.forward.thresholds import (
     LEAST_LOOK_TOLERANCE,
     LOOK_SHARE_OF_FAULT,
@@ -46,13 +46,13 @@ from align.forward.thresholds import (
     MOST_OTHER_TABLES,
     MOST_REPLACED_RESULTS,
 )
-from align.models.calls_in_code import drops_results
+from align.models.rebuild_from_settings import drops_results
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.protocols import Inputs
     from align.forward.functions.calls_followed import Counterpart
     from align.forward.functions.compare_functions import Replaced
@@ -75,23 +75,6 @@ class LookedInside:
     findings: tuple[Finding, ...] = ()
 
 
-@dataclass(slots=True)
-class Budget:
-    """How many runs of a model are left for looking; None: as many as it takes. What is found hangs on no clock."""
-
-    left: int | None = None
-
-    def spend(self) -> None:
-        """Note one run."""
-        if self.left is not None:
-            self.left -= 1
-
-    @property
-    def is_spent(self) -> bool:
-        """Tell whether none is left."""
-        return self.left is not None and self.left <= 0
-
-
 def look_inside(
     reference: tuple[Side, Inputs],
     bench: Bench,
@@ -105,24 +88,26 @@ def look_inside(
     `reference` is that side with what it is given. Where functions cannot be seen, suspects stay as they are. What
     `records` have of both sides is not recorded again.
     """
-    dropping = {one.key for one in suspects if _may_be_dropped(one, bench)}
-    asked = {one.key: one.fault.pair.reference.module for one in suspects if _is_asked(one, dropping)}
-    if not asked and len(list(filter(_is_open_code, suspects))) < 2:
+    dropping = {suspect.key for suspect in suspects if _may_be_dropped(suspect, bench)}
+    reference_modules = {
+        suspect.key: suspect.fault.pair.reference.module for suspect in suspects if _is_asked(suspect, dropping)
+    }
+    if not reference_modules and len(list(filter(_is_open_code, suspects))) < 2:
         return LookedInside(tuple(suspects))
-    modules = _Modules(tuple(asked.values()), frozenset(dropping))
+    modules = _Modules(tuple(reference_modules.values()), frozenset(dropping))
     look = _Look(reference, bench, alone, budget, modules, records if records and records.is_whole else None)
-    found, left = [], 0
+    looked, left = [], 0
     for suspect in look.merged(suspects):
-        if suspect.key not in asked or suspect.culprit.inside:
-            found.append(suspect)
+        if suspect.key not in reference_modules or suspect.culprit.inside:
+            looked.append(suspect)
         elif budget.is_spent:
-            found.append(suspect)
+            looked.append(suspect)
             left += 1
         else:
-            found.append(look.at(suspect))
+            looked.append(look.at(suspect))
     message = sentence("forward_finding.runs_spent", count=left, runs=MOST_LOOK_RUNS)
     left_out = Finding("not-looked-inside", "note", bench.side.label, message)
-    return LookedInside(tuple(found), (left_out,) if left else ())
+    return LookedInside(tuple(looked), (left_out,) if left else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +159,7 @@ class _Look:
             own = [suspect for suspect, _ in group]
             mended = self._mended(own, inside, {(call.path, call.call): (call, other)})
             if len(mended) > 1 and mended[0] is first:
-                gone = {one.key for one in mended[1:]}
+                gone = {suspect.key for suspect in mended[1:]}
                 meant = other.call
                 fault = FunctionFault(call.name, (call.place,), meant.name, meant.place, "result", 1.0, "confirmed")
                 modules = owner(meant.path), owner(call.path)
@@ -182,7 +167,7 @@ class _Look:
                 told = _with_relation(bare, inside, call, other)  # what the call does says more than what comes of it
                 mended[0] = told if told.is_explained else first
                 whole = as_one(mended, fault, modules, self._bench.expected.pairs)
-                return [whole if one is first else one for one in suspects if one.key not in gone]
+                return [whole if suspect is first else suspect for suspect in suspects if suspect.key not in gone]
         return suspects
 
     def at(self, suspect: Suspect) -> Suspect:
@@ -190,16 +175,16 @@ class _Look:
         inside = self._followed(suspect.fault)
         if inside is None:
             return suspect
-        found = self._at(suspect, inside)
+        looked = self._at(suspect, inside)
         fused = any(call.name == ATTENTION for call in inside.meant.calls.values())
-        place = found.culprit.inside
-        if not fused or found.is_explained or (place is not None and len(place.lines) == 1):
-            return found
+        place = looked.culprit.inside
+        if not fused or looked.is_explained or (place is not None and len(place.lines) == 1):
+            return looked
         steps = self._followed(suspect.fault, steps=True)
         if steps is None:
-            return found
+            return looked
         closer = self._at(suspect, steps)
-        return closer if closer.culprit.inside else found
+        return closer if closer.culprit.inside else looked
 
     def _at(self, suspect: Suspect, inside: FollowedCalls) -> Suspect:
         if suspect.key in self._modules.dropping and (dropped := inside.first_dropped()):
@@ -207,12 +192,12 @@ class _Look:
         if suspect.culprit.sureness == "confirmed":
             return suspect
         mends = partial(self._mends, suspect, inside)
-        found = mending_calls(inside, mends)
-        if not found or not inside.is_first(next(iter(found.values()))[0]):
+        replaced = mending_calls(inside, mends)
+        if not replaced or not inside.is_first(next(iter(replaced.values()))[0]):
             if table := self._other_table(suspect, inside):
                 return _with_function(suspect, table)
-            found = earliest(inside, found or last_mending_call(inside, mends), mends)
-        return _explained(suspect, inside, found) if found else suspect
+            replaced = earliest(inside, replaced or last_mending_call(inside, mends), mends)
+        return _explained(suspect, inside, replaced) if replaced else suspect
 
     def _other_table(self, suspect: Suspect, inside: FollowedCalls) -> FunctionFault | None:
         """The call that is given another table than the reference's, which makes all right in its place."""
@@ -234,14 +219,14 @@ class _Look:
         try:
             meant = self._reference_in(fault.pair.reference.module)
             meant = with_steps_of_attention(meant) if steps else meant
-            made = self._run_port(fault)
+            port_record = self._run_port(fault)
         except (UserCodeError, CannotRunError):  # a port may not stand right values, a framework not show functions
             return None
-        own = made.calls.get(fault.key)
-        if own is None or not (meant.is_whole and made.is_whole):
+        call = port_record.calls.get(fault.key)
+        if call is None or not (meant.is_whole and port_record.is_whole):
             return None
-        like = LikeValues(meant, self._kept_values(made), tolerance)
-        return FollowedCalls(meant, made, like, own.given if fault.part == "inputs" else own.returned)
+        like = LikeValues(meant, self._kept_values(port_record), tolerance)
+        return FollowedCalls(meant, port_record, like, call.given if fault.part == "inputs" else call.returned)
 
     def _kept_values(self, made: CallRecord) -> Iterator[Array]:
         """What modules of the reference were given and returned, as far as the port has tensors of that size."""
@@ -253,13 +238,15 @@ class _Look:
         return bool(self._mended([suspect], inside, replaced))
 
     def _mended(self, suspects: Sequence[Suspect], inside: FollowedCalls, replaced: Replaced) -> list[Suspect]:
-        """Those of some suspects that are right where calls return what they should."""
+        """The suspects that are right where calls return what they should."""
         if not replaced:
             return []
         instead = results_instead(inside, replaced)
         turned = results_instead(inside, replaced, turned=True)
         mended = self._right_with(suspects, instead)
-        return mended if mended or _same_results(instead, turned) else self._right_with(suspects, turned)
+        both = [pair for key in instead for pair in zip(instead[key], turned[key], strict=True)]
+        same = all(same_values(mine, theirs) for mine, theirs in both)
+        return mended if mended or same else self._right_with(suspects, turned)
 
     def _right_with(
         self,
@@ -267,7 +254,7 @@ class _Look:
         instead: Mapping[CallKey, Sequence[Array]] | None = None,
         tables: Mapping[TensorKey, Array] | None = None,
     ) -> list[Suspect]:
-        """Those of some suspects that are right with other results, or tables."""
+        """The suspects that are right with other results, or tables."""
         try:
             record = None if self._budget.is_spent else self._run_port(suspects[0].fault, instead, tables)
         except UserCodeError:
@@ -309,10 +296,6 @@ class _Look:
         record = CallRecord(wanted, Isolation(bench.expected, self._alone.way), instead, tables)
         bench.side.runner.run(bench.side.model, bench.inputs, record)
         return record
-
-
-def _same_results(one: Mapping[CallKey, Sequence[Array]], other: Mapping[CallKey, Sequence[Array]]) -> bool:
-    return all(same_values(mine, theirs) for key in one for mine, theirs in zip(one[key], other[key], strict=True))
 
 
 def _is_asked(suspect: Suspect, dropping: Set[object]) -> bool:

@@ -20,9 +20,8 @@ from align.measure.thresholds import SAMPLED_ELEMENTS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from align.core.dtypes import Array
-    from align.core.trace_metadata import CallStart
-    from align.core.traces import Capture
+    from align.core.parameters import Array
+    from align.core.traces import CallStart, Capture
     from align.forward.isolated_calls import Isolation
     from align.traces.module_calls import CallKey
 
@@ -88,7 +87,7 @@ class CallRecord:
 
     @property
     def overwrites(self) -> bool:
-        """As the isolation says."""
+        """Tell what the isolation says."""
         return self.isolation is not None and self.isolation.overwrites
 
     def begin(self, start: CallStart) -> None:
@@ -113,11 +112,11 @@ class CallRecord:
 
     def add(self, capture: Capture, value: Array) -> None:
         """Keep what a call returned."""
-        if own := self.calls.get((capture.module, capture.call)):
-            key = self._kept(value, own, made=True)
-            own.returned.append(key)
-            if key not in own.given:
-                self.makers.setdefault(key, own)
+        if call := self.calls.get((capture.module, capture.call)):
+            key = self._kept(value, call, made=True)
+            call.returned.append(key)
+            if key not in call.given:
+                self.makers.setdefault(key, call)
         if self.isolation is not None and not is_function(capture.module):
             self.isolation.add(capture, value)
 
@@ -144,14 +143,14 @@ class CallRecord:
 
     def part(self, wanted: Callable[[str], bool]) -> CallRecord:
         """What a record of the same run holds that wanted only these modules."""
-        found = CallRecord(wanted)
-        found.calls = {key: call for key, call in self.calls.items() if wanted(owner(call.path))}
+        record = CallRecord(wanted)
+        record.calls = {key: call for key, call in self.calls.items() if wanted(owner(call.path))}
         for call, key, made in self._seen:
-            if (call.path, call.call) in found.calls:
-                found.values.setdefault(key, self.values[key])
+            if (call.path, call.call) in record.calls:
+                record.values.setdefault(key, self.values[key])
                 if made and key not in call.given:
-                    found.makers.setdefault(key, call)
-        return found
+                    record.makers.setdefault(key, call)
+        return record
 
     def tables(self) -> Iterator[TensorKey]:
         """What functions are given that no call made and no module was given: tables that the code keeps."""
@@ -183,17 +182,19 @@ def with_steps_of_attention(record: CallRecord) -> CallRecord:
     """
     calls, record.calls = record.calls, {}
     for key, call in calls.items():
-        given = [record.values[one] for one in call.given]
+        given = [record.values[given_key] for given_key in call.given]
         result = record.values[call.returned[0]] if call.name == ATTENTION and call.returned else None
         steps = None if result is None else _steps_of_attention(given, result)
-        made = call.given[:2]
+        inputs = call.given[:2]
         for name, value in steps or ():
-            step = RecordedCall(f"{call.path}.{name}", call.call, name, call.place, call.callers, made)
+            step = RecordedCall(f"{call.path}.{name}", call.call, name, call.place, call.callers, inputs)
             record.calls[step.path, step.call] = step
             record.add_step(step, value)
-            made = step.returned
-        record.calls[key] = replace(call, given=[*made, call.given[2]]) if steps else call
-    record.makers |= {one: call for call in record.calls.values() if call.name == ATTENTION for one in call.returned}
+            inputs = step.returned
+        record.calls[key] = replace(call, given=[*inputs, call.given[2]]) if steps else call
+    record.makers |= {
+        returned: call for call in record.calls.values() if call.name == ATTENTION for returned in call.returned
+    }
     return record
 
 
@@ -263,13 +264,21 @@ class LikeValues:
             return Likeness()
         plain = _without_sentinels(value)
         size, spread = _sizes(plain)
-        known = [one for one in self._by_count.get(value.size, ()) if abs(spread - one.spread) <= self._tolerance]
-        equal = [one for one in known if abs(size - one.size) <= self._tolerance * size and self._are_near(one, plain)]
+        known = [
+            tensor for tensor in self._by_count.get(value.size, ()) if abs(spread - tensor.spread) <= self._tolerance
+        ]
+        equal = [
+            tensor
+            for tensor in known
+            if abs(size - tensor.size) <= self._tolerance * size and self._are_near(tensor, plain)
+        ]
         if equal:
-            return Likeness(frozenset(one.key for one in equal if one.key is not None))
-        for one in (one for one in known if size and one.size and value.size > 1):  # of NaN alone nothing is left
-            for factor in (size / one.size, -size / one.size):
-                if self._are_near(one, plain / factor):
+            return Likeness(frozenset(tensor.key for tensor in equal if tensor.key is not None))
+        for tensor in (
+            tensor for tensor in known if size and tensor.size and value.size > 1
+        ):  # of NaN alone nothing is left
+            for factor in (size / tensor.size, -size / tensor.size):
+                if self._are_near(tensor, plain / factor):
                     return replace(self.find(plain / factor) or Likeness(), factor=factor)
         return None if value.size in self._by_count else self._in_parts(value)
 
@@ -304,7 +313,7 @@ def _sizes(value: Array) -> tuple[float, float]:
 
 
 def _without_sentinels(value: Array) -> Array:
-    """In float64, with what is far above all else (a mask of -1e9, or infinity) hardly above it: its places count."""
+    """The values in float64; what is far above all else (-1e9, infinity) is put just above it: its places count."""
     wide: Array = value.astype(np.float64)
     finite = np.isfinite(wide)
     sizes = np.where(finite, np.abs(wide), 0.0)

@@ -33,10 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from align.core.protocols import Model
-    from align.forward.functions.look_inside import Budget
     from align.forward.isolate_layers import Bench, IsolatedLayers
     from align.forward.isolated_calls import IsolatedCall
-    from align.forward.suspects import Suspect
+    from align.forward.suspects import Budget, Suspect
     from align.models.open_side import Side
     from align.traces.module_calls import CallKey
 
@@ -82,11 +81,11 @@ def _tried(trials: _Trials, suspect: Suspect) -> Suspect:
             continue
         culprit = suspect.culprit
         before, after = changed_line(source_text(function), change)
-        told = sentence("forward_finding.write", before=before, after=after, moves=0)
+        instruction = sentence("forward_finding.write", before=before, after=after, moves=0)
         is_there = culprit.line.endswith(f":{change.line}")
         line = culprit.line if is_there else shown_line(change.file, function.__module__, change.line)
         cause = culprit.cause or CODE_DIFFERS
-        named = replace(culprit, cause=cause, sureness="confirmed", change=told, line=line, code=change)
+        named = replace(culprit, cause=cause, sureness="confirmed", change=instruction, line=line, code=change)
         return replace(suspect, culprit=named)
     return suspect
 
@@ -202,23 +201,23 @@ class WrongCode:
 
 def edits_to_try(code: WrongCode) -> Iterator[tuple[FunctionType, CodeChange]]:
     """Yield guesses, those on the likeliest lines first."""
-    found: dict[tuple[bool, bool], dict[int, list[tuple[FunctionType, CodeChange]]]] = {}
+    by_rank: dict[tuple[bool, bool], dict[int, list[tuple[FunctionType, CodeChange]]]] = {}
     for function, tree in code.functions:
         guesses = _Guesses(function, tree, code)
         for is_other, edits in enumerate((guesses.told(), guesses.others())):
             for node, text in edits:
                 rank = bool(is_other), node.lineno not in code.lines
                 if (change := guesses.change(node, text)) is not None:
-                    found.setdefault(rank, {}).setdefault(id(node), []).append((function, change))
+                    by_rank.setdefault(rank, {}).setdefault(id(node), []).append((function, change))
     together = [
-        (function, one) for function, tree in code.functions for one in _Guesses(function, tree, code).together()
+        (function, added) for function, tree in code.functions for added in _Guesses(function, tree, code).together()
     ]
-    for rank in sorted({*found, BEHIND_TOLD}):
+    for rank in sorted({*by_rank, BEHIND_TOLD}):
         yield from together if rank == BEHIND_TOLD else ()
-        if rank not in found:
+        if rank not in by_rank:
             continue
-        turns = zip_longest(*found[rank].values())  # one of each expression before the next of any
-        yield from dict.fromkeys(one for turn in turns for one in turn if one is not None)
+        turns = zip_longest(*by_rank[rank].values())  # one of each expression before the next of any
+        yield from dict.fromkeys(guess for turn in turns for guess in turn if guess is not None)
 
 
 class _Guesses:
@@ -227,12 +226,12 @@ class _Guesses:
     def __init__(self, function: FunctionType, tree: ast.AST, code: WrongCode) -> None:
         self._function, self._code = function, code
         self._lines = linecache.getlines(function.__code__.co_filename, function.__globals__)
-        operations = [one for one in ast.walk(tree) if isinstance(one, OPERATIONS)]
-        self._operands = {id(part) for one in operations for part in ast.iter_child_nodes(one)}
-        self._nodes = [one for one in ast.walk(tree) if isinstance(one, ast.expr)]
-        self._calls = [one for one in self._nodes if isinstance(one, ast.Call)]
-        self._returns = [one.value for one in ast.walk(tree) if isinstance(one, ast.Return) and one.value]
-        self._layers = [one for one in self._calls if is_own(one.func, "self", called_name(one))]
+        operations = [node for node in ast.walk(tree) if isinstance(node, OPERATIONS)]
+        self._operands = {id(part) for operation in operations for part in ast.iter_child_nodes(operation)}
+        self._nodes = [node for node in ast.walk(tree) if isinstance(node, ast.expr)]
+        self._calls = [node for node in self._nodes if isinstance(node, ast.Call)]
+        self._returns = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return) and node.value]
+        self._layers = [call for call in self._calls if is_own(call.func, "self", called_name(call))]
 
     def change(self, node: ast.expr, after: str) -> CodeChange | None:
         """Write another text in the place of an expression; None where that is what stands there."""
@@ -247,7 +246,7 @@ class _Guesses:
         return CodeChange(file, node.lineno, node.col_offset, before, after) if before not in ("", after) else None
 
     def told(self) -> Iterator[Edit]:
-        """Those that the cause speaks of."""
+        """The edits that the cause speaks of."""
         if self._code.cause in APPLIED:
             yield from self._applied()
         elif self._code.cause == "scaled":
@@ -259,7 +258,7 @@ class _Guesses:
                 yield place, f"{cap} * {prefix}.tanh(({whole}) / {cap})"
 
     def others(self) -> Iterator[Edit]:
-        """Those of all other kinds."""
+        """The edits of all other kinds."""
         return chain(self._too_large(), self._arguments(), self._joined(), self._turned_before(), self._added_back())
 
     def _too_large(self) -> Iterator[Edit]:
@@ -330,11 +329,11 @@ class _Guesses:
             name = called_name(call)
             yield from self._turned(call, name)
             place = PLACED_AXIS.get(name, len(call.args)) - isinstance(call.func, ast.Attribute) * self._is_method(call)
-            axes = [one.value for one in call.keywords if one.arg in AXES] + call.args[place : place + 1]
+            axes = [keyword.value for keyword in call.keywords if keyword.arg in AXES] + call.args[place : place + 1]
             for axis in axes:
                 yield from _other_axes(axis)
-            for one in call.keywords:
-                yield from _other_words(one.value)
+            for keyword in call.keywords:
+                yield from _other_words(keyword.value)
             yield from self._with_keyword(call, name)
 
     def _with_keyword(self, call: ast.Call, name: str) -> Iterator[Edit]:
@@ -347,12 +346,14 @@ class _Guesses:
     def together(self) -> Iterator[CodeChange]:
         """The same word added to all calls of a function that lack it: the same slip is made in several places."""
         for name, words in LEFT_OUT.items():
-            calls = sorted((one for one in self._calls if called_name(one) == name), key=_begin)
+            calls = sorted((call for call in self._calls if called_name(call) == name), key=_begin)
             for word in words:
-                own = [one for one in calls if word.partition("=")[0] not in {given.arg for given in one.keywords}]
-                apart = all(_end(one) <= _begin(after) for one, after in pairwise(own))
-                if len(own) > 1 and apart and all(self._source(one).endswith(")") for one in own):
-                    yield self._with_word(own, word)
+                lacking = [
+                    call for call in calls if word.partition("=")[0] not in {given.arg for given in call.keywords}
+                ]
+                apart = all(_end(before) <= _begin(after) for before, after in pairwise(lacking))
+                if len(lacking) > 1 and apart and all(self._source(call).endswith(")") for call in lacking):
+                    yield self._with_word(lacking, word)
 
     def _with_word(self, calls: Sequence[ast.Call], word: str) -> CodeChange:
         """One change of all the text from the first of some calls to the end of the last."""
@@ -380,11 +381,11 @@ class _Guesses:
         if name not in (*TURNS, *EXCHANGES):
             return
         given = [*(call.args if self._is_method(call) else call.args[1:])]
-        given += [one.value for one in call.keywords if one.arg in ("perm", "input_perm", *AXES)]
+        given += [keyword.value for keyword in call.keywords if keyword.arg in ("perm", "input_perm", *AXES)]
         listed = given[0].elts if len(given) == 1 and isinstance(given[0], (ast.Tuple, ast.List)) else given
-        orders = _other_orders([_whole(one) for one in listed])
+        orders = _other_orders([_whole(axis) for axis in listed])
         whole = self._source(call)
-        if not orders or not whole.isascii() or any(one.lineno != call.lineno for one in listed):
+        if not orders or not whole.isascii() or any(axis.lineno != call.lineno for axis in listed):
             return
         start = listed[0].col_offset - call.col_offset
         end = (listed[-1].end_col_offset or 0) - call.col_offset

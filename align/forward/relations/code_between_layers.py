@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.dtypes import numpy_dtype
+from align.core.parameters import numpy_dtype
 from align.forward.relations.moved_values import FUNCTIONS, leaky_relu, name_functions, softmax, swap_sides
 from align.forward.relations.output_relations import NARROW, likeliest_relation
 from align.forward.relations.relation import (
@@ -43,7 +43,7 @@ from align.words.catalogue import joined, sentence
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.forward.relations.relation import Fact, Question
 
     Function = Callable[[Array], Array]
@@ -68,15 +68,9 @@ def explain_gates(question: Question, value: Array) -> Iterator[Relation]:
             continue
         (first, swapped), (second, other) = next(iter(ours)), next(iter(theirs))
         name = "halves-swapped" if first == second and swapped != other else "gate-differs"
-        facts: dict[str, Fact] = (
-            {"axis": axis, "function": first}
-            if name == "halves-swapped"
-            else {
-                "axis": axis,
-                "reference": _name_of_gates(ours),
-                "candidate": _name_of_gates(theirs),
-            }
-        )
+        facts: dict[str, Fact] = {"axis": axis, "function": first}
+        if name == "gate-differs":
+            facts = {"axis": axis, "reference": _name_of_gates(ours), "candidate": _name_of_gates(theirs)}
         yield Relation(name, min(theirs.values()), facts=facts)
 
 
@@ -90,15 +84,15 @@ def _gates(output: Array, value: Array, axis: int, question: Question) -> dict[t
     first, second = np.split(value.astype(np.float64), 2, axis)
     samples = [at_places(one, question.places) for one in (first, second)]
     some = at_places(output, question.places)
-    found: dict[tuple[str, bool], float] = {}
+    gates: dict[tuple[str, bool], float] = {}
     for name in GATES:
         for is_first, (gated, other) in ((False, samples), (True, samples[::-1])):
             if np.any(np.abs(gated * FUNCTIONS[name](other) - some) > question.limit.max_abs):
                 continue
             whole = first * FUNCTIONS[name](second) if not is_first else second * FUNCTIONS[name](first)
             left = agreement(output, whole, question.limit)
-            found |= {} if left is None else {(name, is_first): left}
-    return found
+            gates |= {} if left is None else {(name, is_first): left}
+    return gates
 
 
 def _name_of_gates(ways: dict[tuple[str, bool], float]) -> str:
@@ -129,15 +123,25 @@ def explain_turns(question: Question, value: Array) -> Iterator[Relation]:
     if value.shape != question.reference.shape or value.ndim < 2 or value.shape[-1] % 2 or value.shape[-1] < 4:
         return
     made = {key: turn(value.astype(np.float64)) for key, turn in TURNS.items()}
-    ours, theirs = (_like(side, made, question) for side in (question.reference, question.candidate))
+    ours, theirs = (_ways_to(side, made, question) for side in (question.reference, question.candidate))
     if ours and theirs and ours.keys() != theirs.keys():
         facts: dict[str, Fact] = {"reference": sentence(next(iter(ours))), "candidate": sentence(next(iter(theirs)))}
         yield Relation("turn-differs", min(theirs.values()), facts=facts)
 
 
-def _like(output: Array, ways: dict[str, Array], question: Question) -> dict[str, float]:
+def _ways_to(output: Array, ways: Mapping[str, Array], question: Question) -> dict[str, float]:
+    """The ways that make this output, each with the multiple of the limit that is left."""
     left = {name: agreement(output, made, question.limit) for name, made in ways.items()}
     return {name: one for name, one in left.items() if one is not None}
+
+
+def _other_way(
+    name: str, ours: dict[str, float], theirs: dict[str, float], words: Callable[[Iterable[str]], str]
+) -> Iterator[Relation]:
+    """The relation of this name where the ways of both sides are known, and none of them is the same."""
+    if ours and theirs and not ours.keys() & theirs.keys():
+        facts: dict[str, Fact] = {"reference": words(ours), "candidate": words(theirs)}
+        yield Relation(name, min(theirs.values()), facts=facts)
 
 
 # Relations of a layer's output to what the layer was given: its inputs, resized or not, its bias, its weight.
@@ -159,27 +163,27 @@ def explain_inputs(question: Question, inputs: Mapping[str, Array]) -> Iterator[
     """An input that was to be added and was not (`residual-missing`), one added on top, or given back as it is."""
     for name, value in inputs.items():
         if value.shape == question.reference.shape and value.dtype.kind == "f":
-            found = (
+            relations = (
                 _sum(question, "residual-missing", value),
                 _sum(question, "residual-extra", value, -1.0),
                 _is(question, "input-returned", value),
             )
-            yield from (one for each in found if (one := with_facts(each, {"input": name})))
+            yield from (one for each in relations if (one := with_facts(each, {"input": name})))
 
 
 def explain_parameters(question: Question, values: Mapping[str, Array]) -> Iterator[Relation]:
     """A bias that is missing or added twice, a scale that is missing, along the axis of their length."""
     for axis in range(question.reference.ndim):
         bias, weight = (_along(values.get(role), axis, question.reference.shape) for role in ("bias", "weight"))
-        found = []
+        relations = []
         if bias is not None:
-            found += [_sum(question, "bias-missing", bias), _sum(question, "bias-twice", bias, -1.0)]
+            relations += [_sum(question, "bias-missing", bias), _sum(question, "bias-twice", bias, -1.0)]
         if weight is not None:
             shift = 0.0 if bias is None else bias
-            found.append(_sum(question, "weight-missing", shift - shift * weight, scale=weight))
+            relations.append(_sum(question, "weight-missing", shift - shift * weight, scale=weight))
         if bias is not None and weight is not None:
-            found.append(_sum(question, "weight-and-bias-missing", bias, scale=weight))
-        yield from (one for each in found if (one := with_facts(each, {"axis": axis})))
+            relations.append(_sum(question, "weight-and-bias-missing", bias, scale=weight))
+        yield from (one for each in relations if (one := with_facts(each, {"axis": axis})))
 
 
 def _sum(question: Question, name: str, term: Array, sign: float = 1.0, scale: Array | None = None) -> Relation | None:
@@ -219,9 +223,7 @@ def explain_function(question: Question, value: Array) -> Iterator[Relation]:
         limit = replace(question.limit, max_abs=question.limit.max_abs * wider, rmse=question.limit.rmse * wider)
         near = _functions(question.candidate, value, replace(question, limit=limit))
         theirs = {name: left for name, left in near.items() if left <= LEAST_RELATION_GAIN * min(near.values())}
-    if theirs and not ours.keys() & theirs.keys():
-        facts: dict[str, Fact] = {"reference": name_functions(ours), "candidate": name_functions(theirs)}
-        yield Relation("activation-differs", min(theirs.values()), facts=facts)
+    yield from _other_way("activation-differs", ours, theirs, name_functions)
 
 
 def _functions(output: Array, value: Array, question: Question) -> dict[str, float]:
@@ -229,13 +231,13 @@ def _functions(output: Array, value: Array, question: Question) -> dict[str, flo
     sample, some = (at_places(one, question.places) for one in (value, output))
     usual: dict[str, Function] = {"function_form.nothing": np.positive, **FUNCTIONS}
     for functions in (usual, dict(_fitted(sample, some))):
-        found: dict[str, float] = {}
+        agreeing: dict[str, float] = {}
         for name, function in functions.items():
             if np.all(np.abs(function(sample) - some) <= question.limit.max_abs):
                 left = agreement(output, function(value.astype(np.float64)), question.limit)
-                found |= {} if left is None else {name: left}
-        if found:
-            return found
+                agreeing |= {} if left is None else {name: left}
+        if agreeing:
+            return agreeing
     return _softmaxes(output, value, question)
 
 
@@ -255,8 +257,7 @@ def _softmaxes(output: Array, value: Array, question: Question) -> dict[str, flo
         sentence("function_form.softmax", axis=axis): softmax(value.astype(np.float64), axis)
         for axis in range(value.ndim)
     }
-    left = {name: agreement(output, predicted, question.limit) for name, predicted in ways.items()}
-    return {name: one for name, one in left.items() if one is not None}
+    return _ways_to(output, ways, question)
 
 
 def explain_rows(question: Question, numbers: Array, table: Array) -> Iterator[Relation]:
@@ -267,15 +268,15 @@ def explain_rows(question: Question, numbers: Array, table: Array) -> Iterator[R
     other = swap_sides(question)
     for by in SHIFTS:
         shifted = numbers + by
-        if _within(shifted, table) and (one := other.confirm("rows-shifted", table[shifted])):
-            yield from filter(None, [with_facts(one, {"by": by})])
+        if _within(shifted, table) and (relation := other.confirm("rows-shifted", table[shifted])):
+            yield from filter(None, [with_facts(relation, {"by": by})])
     zero = ~question.candidate.reshape(numbers.size, -1).any(1)
     unlike = question.reference.reshape(numbers.size, -1).any(1) & zero
     empty = np.unique(numbers.reshape(-1)[unlike])
     if empty.size == 1 and (
-        one := other.confirm("zero-row", np.where(numbers[..., None] == empty[0], 0.0, table[numbers]))
+        relation := other.confirm("zero-row", np.where(numbers[..., None] == empty[0], 0.0, table[numbers]))
     ):
-        yield from filter(None, [with_facts(one, {"number": int(empty[0])})])
+        yield from filter(None, [with_facts(relation, {"number": int(empty[0])})])
 
 
 def _within(numbers: Array, table: Array) -> bool:
@@ -302,31 +303,22 @@ def explain_resizing(question: Question, value: Array) -> Iterator[Relation]:
     ):
         return
     ways = {name: resized(value, output.shape[2:], places) for name, places in chain(LINEAR.items(), NEAREST.items())}
-    ours, theirs = (_left(side, ways, question) for side in (output, question.candidate))
-    if ours and theirs and not ours.keys() & theirs.keys():
-        facts: dict[str, Fact] = {"reference": _name_of_ways(ours), "candidate": _name_of_ways(theirs)}
-        yield Relation("interpolation", min(theirs.values()), facts=facts)
-
-
-def _name_of_ways(ways: Iterable[str]) -> str:
-    return joined(" or ", [sentence(key) for key in ways])
-
-
-def _left(output: Array, ways: dict[str, Array], question: Question) -> dict[str, float]:
-    left = {name: agreement(output, made, question.limit) for name, made in ways.items()}
-    return {name: one for name, one in left.items() if one is not None}
+    ours, theirs = (_ways_to(side, ways, question) for side in (output, question.candidate))
+    yield from _other_way("interpolation", ours, theirs, lambda keys: joined(" or ", [*map(sentence, keys)]))
 
 
 def resized(value: Array, lengths: tuple[int, ...], places: Places) -> Array:
     """Interpolate linearly between the elements at these places, axis by axis from the third on, in float64."""
-    made = value.astype(np.float64)
+    resampled = value.astype(np.float64)
     for axis, length in enumerate(lengths, start=2):
         size = value.shape[axis]
         at = np.clip(places(np.arange(length, dtype=np.float64), size, length), 0.0, size - 1.0)
         low = at.astype(int)
         share = (at - low).reshape([-1 if one == axis else 1 for one in range(value.ndim)])
-        made = made.take(low, axis) * (1.0 - share) + made.take(np.minimum(low + 1, size - 1), axis) * share
-    return made
+        resampled = (
+            resampled.take(low, axis) * (1.0 - share) + resampled.take(np.minimum(low + 1, size - 1), axis) * share
+        )
+    return resampled
 
 
 def explain_code(question: Question, known: Mapping[str, Array]) -> Iterator[Relation]:
@@ -362,16 +354,16 @@ NOTHING = "function_form.nothing"
 def _made_of(output: Array, known: Mapping[str, Array], question: Question) -> Iterator[tuple[str, tuple[str, float]]]:
     """The functions, each with the first tensor of which it makes an output and what is left of the limit."""
     some = at_places(output, question.places)
-    found: set[str] = set()
+    yielded: set[str] = set()
     functions: dict[str, Function] = {NOTHING: np.positive, **FUNCTIONS}
     for name, value in known.items():
         sample = at_places(value, question.places)
         for function, of in functions.items():
-            if function in found or np.any(np.abs(of(sample) - some) > question.limit.max_abs):
+            if function in yielded or np.any(np.abs(of(sample) - some) > question.limit.max_abs):
                 continue
             left = agreement(output, of(value.astype(np.float64)), question.limit)
             if left is not None:
-                found.add(function)
+                yielded.add(function)
                 yield function, (name, left)
 
 
@@ -411,14 +403,14 @@ def explain_terms(question: Question, known: Mapping[str, Array]) -> Iterator[Re
     """Where the reference is the sum of two: what became of one of them in the candidate, named as `term`."""
     same = [(name, value) for name, value in known.items() if value.shape == question.reference.shape][:MOST_TERMS]
     samples = {name: at_places(value, question.places) for name, value in same}
-    for (one, first), (other, second) in combinations(same, 2):
-        if question.fits(samples[one] + samples[other]):
-            for name, term, rest in ((one, first, second), (other, second, first)):
-                found = _cast(question, term, rest) or likeliest_relation(
+    for (first_name, first), (second_name, second) in combinations(same, 2):
+        if question.fits(samples[first_name] + samples[second_name]):
+            for name, term, rest in ((first_name, first, second), (second_name, second, first)):
+                relation = _cast(question, term, rest) or likeliest_relation(
                     term, question.candidate - rest, question.limit
                 )
-                if found and found.factor <= 1.0:
-                    yield replace(found, facts={**found.facts, "term": name})
+                if relation and relation.factor <= 1.0:
+                    yield replace(relation, facts={**relation.facts, "term": name})
 
 
 def _cast(question: Question, term: Array, rest: Array) -> Relation | None:
@@ -444,20 +436,18 @@ def explain_reduction(question: Question, value: Array) -> Iterator[Relation]:
     if lost < 1:
         return
     ours, theirs = (_reductions(side, value, lost, question) for side in (question.reference, question.candidate))
-    if ours and theirs and not ours.keys() & theirs.keys():
-        facts: dict[str, Fact] = {"reference": joined(" or ", [*ours]), "candidate": joined(" or ", [*theirs])}
-        yield Relation("reduction-differs", min(theirs.values()), facts=facts)
+    yield from _other_way("reduction-differs", ours, theirs, lambda named: joined(" or ", [*named]))
 
 
 def _reductions(output: Array, value: Array, lost: int, question: Question) -> dict[str, float]:
-    found: dict[str, float] = {}
+    reductions: dict[str, float] = {}
     for axes in combinations(range(value.ndim), lost):
         if tuple(length for axis, length in enumerate(value.shape) if axis not in axes) == output.shape:
             for name, reduce in REDUCTIONS.items():
                 left = agreement(output, reduce(value.astype(np.float64), axes), question.limit)
                 if left is not None:
-                    found[sentence("reduction_form.over_axes", reduction=name, axes=axes)] = left
-    return found
+                    reductions[sentence("reduction_form.over_axes", reduction=name, axes=axes)] = left
+    return reductions
 
 
 def _at(value: Array, axes: tuple[int, ...], place: int) -> Array:
@@ -605,11 +595,4 @@ def _others(usual: _Way, heads: list[int]) -> Iterator[tuple[str, _Way, dict[str
     yield "attention-mask", replace(usual, causal=not usual.causal), facts
 
 
-FAMILIES = (
-    explain_function,
-    explain_resizing,
-    explain_reduction,
-    explain_kept_means,
-    explain_gates,
-    explain_turns,
-)
+FAMILIES = (explain_function, explain_resizing, explain_reduction, explain_kept_means, explain_gates, explain_turns)

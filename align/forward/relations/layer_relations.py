@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.dtypes import dtype_name
+from align.core.parameters import dtype_name
 from align.forward.relations.code_between_layers import (
     explain_code,
     explain_function,
@@ -34,7 +34,7 @@ from align.words.catalogue import sentence
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.traces import Limit
     from align.forward.relations.relation import Fact, Relation
 
@@ -222,14 +222,10 @@ def explain_norm(question: Question, kind: str, value: Array, parameters: Mappin
 
 
 def _found(
-    question: Question,
-    kind: str,
-    value: Array,
-    parameters: Mapping[str, Array],
-    labels: set[str] | None = None,
+    question: Question, kind: str, value: Array, parameters: Mapping[str, Array], labels: set[str] | None = None
 ) -> Iterator[tuple[Relation, str, str]]:
     """What explains, with the labels of the reference's way and the candidate's; of these ways only."""
-    wide = {role: one.astype(np.float64) for role, one in parameters.items()}
+    wide = {role: parameter.astype(np.float64) for role, parameter in parameters.items()}
     every = norm_forms(kind, value.astype(np.float64), wide)
     forms = [form for form in every if labels is None or form.label in labels]
     weight, bias = (_shaped(wide.get(role), kind, value.ndim) for role in ("weight", "bias"))
@@ -238,11 +234,11 @@ def _found(
     if usual is None:
         return
     form, epsilon, error = usual
-    if one := _other_epsilon(question, form, affine, (epsilon, error)):
-        yield one, form.label, form.label
+    if relation := _other_epsilon(question, form, affine, (epsilon, error)):
+        yield relation, form.label, form.label
     for other in forms:
-        if other is not form and (one := _other_way(question, other, form, epsilon, affine)):
-            yield one, form.label, other.label
+        if other is not form and (relation := _other_way(question, other, form, epsilon, affine)):
+            yield relation, form.label, other.label
 
 
 def _some(
@@ -392,8 +388,10 @@ def norm_forms(kind: str, values: Array, parameters: Mapping[str, Array]) -> Ite
 
 def _layer(values: Array, weight: Array | None, *, centred: bool) -> Iterator[NormForm]:
     trailing = 1 if weight is None else max(weight.ndim, 1)
-    own = tuple(range(values.ndim - trailing, values.ndim))
-    usual = NormForm("", sentence("norm_form.over_axes", axes=own), values, own, mean=None if centred else 0.0)
+    last_axes = tuple(range(values.ndim - trailing, values.ndim))
+    usual = NormForm(
+        "", sentence("norm_form.over_axes", axes=last_axes), values, last_axes, mean=None if centred else 0.0
+    )
     yield usual
     if centred:
         yield replace(usual, id="not-centred", label=sentence("norm_form.not_centred"), mean=0.0)
@@ -403,7 +401,7 @@ def _layer(values: Array, weight: Array | None, *, centred: bool) -> Iterator[No
     yield replace(usual, id="epsilon-outside", label=sentence("norm_form.epsilon_outside"), outside=True)
     inner = range(1, values.ndim)
     for axes in (chosen for size in inner for chosen in combinations(inner, size)):
-        if axes != own:
+        if axes != last_axes:
             yield replace(usual, id="norm-axes", label=sentence("norm_form.over_axes", axes=axes), over=axes)
 
 
@@ -417,15 +415,15 @@ def _groups(values: Array) -> Iterator[NormForm]:
 
 def _batch(values: Array, parameters: Mapping[str, Array]) -> Iterator[NormForm]:
     axes = tuple(axis for axis in range(values.ndim) if axis != 1)
-    own = NormForm("batch-statistics", sentence("norm_form.of_batch"), values, axes)
+    of_batch = NormForm("batch-statistics", sentence("norm_form.of_batch"), values, axes)
     if {"mean", "variance"} <= parameters.keys():
         mean, variance = (_channels(parameters[role], values.ndim) for role in ("mean", "variance"))
-        yield replace(own, id="", label=sentence("norm_form.kept"), mean=mean, square=variance)
-        yield replace(own, id="mean-of-batch", label=sentence("norm_form.mean_of_batch"), square=variance)
-        yield replace(own, id="variance-of-batch", label=sentence("norm_form.variance_of_batch"), mean=mean)
-    yield own
+        yield replace(of_batch, id="", label=sentence("norm_form.kept"), mean=mean, square=variance)
+        yield replace(of_batch, id="mean-of-batch", label=sentence("norm_form.mean_of_batch"), square=variance)
+        yield replace(of_batch, id="variance-of-batch", label=sentence("norm_form.variance_of_batch"), mean=mean)
+    yield of_batch
     ones = _channels(np.ones(values.shape[1]), values.ndim)
-    yield replace(own, id="fresh-statistics", label=sentence("norm_form.fresh"), mean=0.0, square=ones)
+    yield replace(of_batch, id="fresh-statistics", label=sentence("norm_form.fresh"), mean=0.0, square=ones)
 
 
 def _channels(values: Array, ndim: int) -> Array:

@@ -46,8 +46,7 @@ from align.words.catalogue import joined, sentence
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from align.core.dtypes import Array
-    from align.core.parameters import Shape
+    from align.core.parameters import Array, Shape
     from align.core.traces import Limit
     from align.forward.relations.relation import Fact
 
@@ -120,25 +119,25 @@ def _name(question: Question, shape: Shape, axes: Axes, moved: Shape) -> str:
 
 def explain_displaced(question: Question) -> Iterator[Relation]:
     """Yield a displacement by a pixel or two along two neighbouring axes at once; along one it is an order."""
-    steps = [one for one in range(-FARTHEST_DISPLACEMENT, FARTHEST_DISPLACEMENT + 1) if one]
+    steps = [step for step in range(-FARTHEST_DISPLACEMENT, FARTHEST_DISPLACEMENT + 1) if step]
     for axis in range(question.reference.ndim - 1):
         if min(question.reference.shape[axis : axis + 2]) >= SHORTEST_DISPLACED_AXIS:
             found = (_displaced(question, axis, by) for by in product(steps, steps) if _may_show(question, axis, by))
-            yield from (one for one in found if one)
+            yield from (relation for relation in found if relation)
 
 
 def _may_show(question: Question, axis: int, by: tuple[int, int]) -> bool:
     """Compare some elements, as far from the border as any displacement reaches."""
     shape = [
-        length - 2 * FARTHEST_DISPLACEMENT * (axis <= one <= axis + 1)
-        for one, length in enumerate(question.reference.shape)
+        length - 2 * FARTHEST_DISPLACEMENT * (axis <= place <= axis + 1)
+        for place, length in enumerate(question.reference.shape)
     ]
     places = [*np.unravel_index(sample_places(prod(shape), SAMPLED_ELEMENTS), shape)]
-    for one in (axis, axis + 1):
-        places[one] = places[one] + FARTHEST_DISPLACEMENT
+    for near_axis in (axis, axis + 1):
+        places[near_axis] = places[near_axis] + FARTHEST_DISPLACEMENT
     reference = question.reference[tuple(places)]
-    for one, step in zip((axis, axis + 1), by, strict=True):
-        places[one] = places[one] + step
+    for near_axis, step in zip((axis, axis + 1), by, strict=True):
+        places[near_axis] = places[near_axis] + step
     return bool(np.all(np.abs(question.candidate[tuple(places)] - reference) <= question.limit.max_abs))
 
 
@@ -204,11 +203,11 @@ def find_order(reference: Array, candidate: Array, allowed: float) -> Array:
     for ranks in (np.arange(places.size), *(near + step for step in STEPS)):  # equal slices meet by their rank
         open_ = np.flatnonzero(order[theirs] < 0)
         mine, other = theirs[open_], ours[np.clip(ranks[open_], 0, places.size - 1)]
-        alike = np.flatnonzero(free[other])
-        alike = alike[np.abs(reference[other[alike]] - candidate[mine[alike]]).max(1, initial=0.0) <= allowed]
-        _, once = np.unique(other[alike], return_index=True)
-        order[mine[alike[once]]] = other[alike[once]]
-        free[other[alike[once]]] = False
+        same = np.flatnonzero(free[other])
+        same = same[np.abs(reference[other[same]] - candidate[mine[same]]).max(1, initial=0.0) <= allowed]
+        _, once = np.unique(other[same], return_index=True)
+        order[mine[same[once]]] = other[same[once]]
+        free[other[same[once]]] = False
     return order
 
 
@@ -223,13 +222,13 @@ def _with_order(question: Question, axis: int, order: Array) -> Relation | None:
     as_it_stands = question.candidate if whole else np.take(question.candidate, order[known], axis)
     put_right = np.take(question.candidate, np.argsort(order) if whole else known, axis)
     name, facts = describe_order(order)
-    found = Question(reference, as_it_stands, question.limit).confirm(
+    relation = Question(reference, as_it_stands, question.limit).confirm(
         name,
         put_right,
         choice_bits=lgamma(moved + 1) / log(2) if name == "permuted" else log2(order.size) * 2,
         wrong=moved * question.reference.size // order.size,
     )
-    return with_facts(found, {"axis": axis, "moved": moved, "of": order.size, **facts}, known.size / order.size)
+    return with_facts(relation, {"axis": axis, "moved": moved, "of": order.size, **facts}, known.size / order.size)
 
 
 # Whether one side is a well-known function of the other: an activation missing, or one too many, or clipped values.
@@ -314,7 +313,7 @@ def name_functions(names: Iterable[str]) -> str:
 def explain_pointwise(question: Question) -> Iterator[Relation]:
     """Yield the function of the candidate that the reference is (`activation-missing`), and the reverse (`-extra`)."""
     other = swap_sides(question)
-    found = chain(
+    relations = chain(
         _function(question, "activation-missing"),
         _function(other, "activation-extra"),
         _clipped(other, "clipped"),
@@ -322,7 +321,7 @@ def explain_pointwise(question: Question) -> Iterator[Relation]:
         _soft_capped(question, "soft-cap-missing"),
         _soft_capped(other, "soft-cap-extra"),
     )
-    yield from islice(found, 1)
+    yield from islice(relations, 1)
 
 
 def swap_sides(question: Question) -> Question:

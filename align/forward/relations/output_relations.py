@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.dtypes import EPSILON, numpy_dtype
+from align.core.parameters import EPSILON, numpy_dtype
 from align.core.traces import Limit, smallest_factor
 from align.forward.relations.moved_values import (
     explain_cut,
@@ -55,7 +55,7 @@ from align.words.catalogue import joined, sentence
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.forward.relations.relation import Fact
 
     Fit = Callable[[Array, Array, tuple[int, ...]], "_Correction"]
@@ -82,43 +82,45 @@ def explain_affine(question: Question) -> Iterator[Relation]:
     """Yield the relation with the fewest kinds of fitted numbers, if there is one."""
     groups: list[tuple[int | None, Array, Array]] = [(None, question.sample[None], question.candidate_sample[None])]
     slices = slice_tables(question.reference, question.candidate, ELEMENTS_PER_NUMBER)
-    found = (
-        one
+    relations = (
+        relation
         for axis, reference, candidate in chain(groups, slices)
         for name, fit in FITS.items()
-        if _plausible(question, fit, reference, candidate) and (one := _confirm_affine(question, name, axis))
+        if _plausible(question, fit, reference, candidate) and (relation := _confirm_affine(question, name, axis))
     )
-    return islice(found, 1)
+    return islice(relations, 1)
 
 
 def _plausible(question: Question, fit: Fit, reference: Array, candidate: Array) -> bool:
     """Whether the fit is good for the sample, and most slices that it changes vary enough to show it."""
-    found = fit(reference, candidate, (1,))
-    corrected = found.of(candidate)
+    affine = fit(reference, candidate, (1,))
+    corrected = affine.of(candidate)
     if np.any(np.abs(corrected - reference) > question.limit.max_abs):
         return False
     changed = np.abs(corrected - candidate).max(1) > question.limit.rmse
     varied = reference.std(1) > INFORMATIVE_SPREAD * question.limit.rmse
-    return bool(changed.any() and varied[changed].mean() >= MOST_OF_SLICES and np.all(found.scale != 0.0))
+    return bool(changed.any() and varied[changed].mean() >= MOST_OF_SLICES and np.all(affine.scale != 0.0))
 
 
 def _confirm_affine(question: Question, name: str, axis: int | None) -> Relation | None:
     ndim = question.reference.ndim
     over = tuple(range(ndim)) if axis is None else other_axes(axis, ndim)
     candidate = question.candidate.astype(np.float64)
-    found = FITS[name](question.reference, candidate, over)
+    affine = FITS[name](question.reference, candidate, over)
     with np.errstate(divide="ignore", invalid="ignore"):
-        scale, shift = 1.0 / found.scale.ravel(), -(found.shift / found.scale).ravel()
+        scale, shift = 1.0 / affine.scale.ravel(), -(affine.shift / affine.scale).ravel()
     numbers = 2 if name == "scaled-and-shifted" else 1
     if axis is None:
         negated = name == "scaled" and abs(float(scale[0]) + 1.0) < NEGATED_TOLERANCE
         label = "negated" if negated else name
-        one = question.confirm(label, found.of(candidate), fitted=0 if negated else numbers)
-        return with_facts(one, _facts(name, float(scale[0]), float(shift[0])))
-    changed = np.abs(found.of(candidate) - candidate).max(axis=over) > question.limit.rmse
+        relation = question.confirm(label, affine.of(candidate), fitted=0 if negated else numbers)
+        return with_facts(relation, _facts(name, float(scale[0]), float(shift[0])))
+    changed = np.abs(affine.of(candidate) - candidate).max(axis=over) > question.limit.rmse
     fitted = numbers * int(np.count_nonzero(changed))
-    one = question.confirm(f"slices-{name}", found.of(candidate), fitted=fitted, choice_bits=float(scale.size))
-    return with_facts(one, {"axis": axis, "slices": fitted // numbers, "of": scale.size, **_spread(name, scale, shift)})
+    relation = question.confirm(f"slices-{name}", affine.of(candidate), fitted=fitted, choice_bits=float(scale.size))
+    return with_facts(
+        relation, {"axis": axis, "slices": fitted // numbers, "of": scale.size, **_spread(name, scale, shift)}
+    )
 
 
 def _facts(name: str, scale: float, shift: float) -> dict[str, Fact]:
@@ -148,11 +150,11 @@ def known_number(value: float) -> str:
     if not 1.0 / LARGEST_NAMED_SCALE < size < LARGEST_NAMED_SCALE:
         return ""
     for inverted in (False, True):
-        one = 1.0 / size if inverted else size
-        whole, square = round(one), round(one * one)
-        if abs(one - whole) < NAMED_SCALE_TOLERANCE * one and (1 < whole <= 16 or whole in (255, 1000)):
+        number = 1.0 / size if inverted else size
+        whole, square = round(number), round(number * number)
+        if abs(number - whole) < NAMED_SCALE_TOLERANCE * number and (1 < whole <= 16 or whole in (255, 1000)):
             return f"{'-' if value < 0 else ''}{'1/' if inverted else ''}{whole}"
-        if abs(one * one - square) < NAMED_SCALE_TOLERANCE * square and 1 < square <= 4096:
+        if abs(number * number - square) < NAMED_SCALE_TOLERANCE * square and 1 < square <= 4096:
             return f"{'-' if value < 0 else ''}{'1/' if inverted else ''}sqrt({square})"
     return ""
 
@@ -174,11 +176,7 @@ def _both(reference: Array, candidate: Array, over: tuple[int, ...]) -> _Correct
     return _Correction(scale, reference.mean(axis=over, keepdims=True, dtype=np.float64) - scale * middle)
 
 
-FITS: dict[str, Fit] = {
-    "scaled": _scale,
-    "shifted": _shift,
-    "scaled-and-shifted": _both,
-}
+FITS: dict[str, Fit] = {"scaled": _scale, "shifted": _shift, "scaled-and-shifted": _both}
 
 
 # What is done over a whole axis, or left out: the mean taken away, scaled to a norm or to a sum of one, added up.
@@ -203,13 +201,13 @@ OVER: dict[str, Callable[[Array, int], Array]] = {
 def explain_over_axis(question: Question) -> Iterator[Relation]:
     """Yield the first function over an axis that one side lacks: `activation-missing` or `activation-extra`."""
     ways = product((("activation-missing", question), ("activation-extra", swap_sides(question))), OVER)
-    found = (
-        with_facts(one, {"function": sentence(key), "axis": axis})
+    relations = (
+        with_facts(relation, {"function": sentence(key), "axis": axis})
         for (name, asked), key in ways
         for axis in range(asked.candidate.ndim)
-        if asked.candidate.shape[axis] > 1 and (one := _confirm_over_axis(asked, name, key, axis))
+        if asked.candidate.shape[axis] > 1 and (relation := _confirm_over_axis(asked, name, key, axis))
     )
-    yield from islice((one for one in found if one), 1)
+    yield from islice((relation for relation in relations if relation), 1)
 
 
 def _confirm_over_axis(question: Question, name: str, key: str, axis: int) -> Relation | None:
@@ -223,15 +221,16 @@ def _confirm_over_axis(question: Question, name: str, key: str, axis: int) -> Re
 
 def explain_step(question: Question) -> Iterator[Relation]:
     """Yield `displaced` where an axis stands a step or two farther on, and its end is repeated or zero."""
-    steps = [one for one in range(-FARTHEST_DISPLACEMENT, FARTHEST_DISPLACEMENT + 1) if one]
+    steps = [step for step in range(-FARTHEST_DISPLACEMENT, FARTHEST_DISPLACEMENT + 1) if step]
     other = swap_sides(question)
     axes = [axis for axis, length in enumerate(question.reference.shape) if length > 2 * FARTHEST_DISPLACEMENT]
-    found = (
-        with_facts(one, {"axis": axis, "by": by, "end": sentence(end)})
-        for axis, by, end in product(axes, steps, ("axis_form.end_repeated", "axis_form.end_zero"))
-        if (one := _moved(other, axis, by, is_zero=end == "axis_form.end_zero"))
+    ends = {"axis_form.end_repeated": False, "axis_form.end_zero": True}
+    relations = (
+        with_facts(relation, {"axis": axis, "by": by, "end": sentence(end)})
+        for axis, by, (end, is_zero) in product(axes, steps, ends.items())
+        if (relation := _moved(other, axis, by, is_zero=is_zero))
     )
-    yield from islice((one for one in found if one), 1)
+    yield from islice((relation for relation in relations if relation), 1)
 
 
 def _moved(other: Question, axis: int, by: int, *, is_zero: bool) -> Relation | None:
@@ -269,12 +268,12 @@ def explain_output(reference: Array, candidate: Array, limit: Limit) -> tuple[Re
 
 def likeliest_relation(reference: Array, candidate: Array, limit: Limit) -> Relation | None:
     """Return the first relation that explains everything, else the best one: quicker, where no other is wanted."""
-    found = []
-    for one in _relations(reference, candidate, limit):
-        if one.explains:
-            return one
-        found.append(one)
-    return min(found, key=relation_sort_key, default=None)
+    relations = []
+    for relation in _relations(reference, candidate, limit):
+        if relation.explains:
+            return relation
+        relations.append(relation)
+    return min(relations, key=relation_sort_key, default=None)
 
 
 def relation_sort_key(found: Relation) -> tuple[float, int, float]:
@@ -345,13 +344,13 @@ def _without_non_finite(reference: Array, candidate: Array) -> tuple[Array, Arra
 def explain_softmax(question: Question) -> Iterator[Relation]:
     """Yield the first of these relations that holds."""
     axes, others = _axes_of_shares(question.reference), _axes_of_shares(question.candidate)
-    found = chain(
+    relations = chain(
         (_scaled(question, axis) for axis in axes & others),
         (_other_axis(question, axis, other) for axis in axes - others for other in others - axes),
         (_missing(question, axis, "activation-missing") for axis in axes - others),
         (_missing(swap_sides(question), axis, "activation-extra") for axis in others - axes),
     )
-    yield from islice((one for one in found if one), 1)
+    yield from islice((one for one in relations if one), 1)
 
 
 def _axes_of_shares(values: Array) -> set[int]:
@@ -501,12 +500,14 @@ def explain_rounding(question: Question) -> Iterator[Relation]:
 def explain_error_size(question: Question) -> Iterator[Relation]:
     """Yield `rounding-sized`: errors of the size of a few roundings, with no mean and no relation to the values."""
     reference, error = question.sample, question.candidate_sample - question.sample
-    size, typical = (sqrt(float(np.mean(one**2))) for one in (error, reference))
-    dtype = next((one for one in NARROW[::-1] if EPSILON[one] / 8 <= size / (typical or 1.0) <= EPSILON[one]), None)
+    size, typical = (sqrt(float(np.mean(values**2))) for values in (error, reference))
+    dtype = next(
+        (narrow for narrow in NARROW[::-1] if EPSILON[narrow] / 8 <= size / (typical or 1.0) <= EPSILON[narrow]), None
+    )
     if dtype is None or reference.size < LEAST_ROUNDED_ELEMENTS or question.bits == 0.0:
         return
     with np.errstate(invalid="ignore"):
-        related = [np.corrcoef(error, one)[0, 1] for one in (reference, np.abs(reference), reference**2)]
+        related = [np.corrcoef(error, values)[0, 1] for values in (reference, np.abs(reference), reference**2)]
     apart = [float(error.mean()) / float(error.std()), *related]
     if max(map(abs, apart)) * sqrt(reference.size) < CHANCE_CORRELATION_OF_ERRORS:
         facts: dict[str, Fact] = {"dtype": dtype, "relative_error": size / typical}

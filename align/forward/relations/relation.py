@@ -38,7 +38,7 @@ from align.words.catalogue import joined, sentence
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.traces import Limit
 
 
@@ -195,7 +195,7 @@ def explain_kept_means(question: Question, value: Array) -> Iterator[Relation]:
 
 
 def _means(value: Array) -> dict[str, Array]:
-    """By name, what each number of kept positions makes: (number, sample, ...)."""
+    """For each name what each number of kept positions makes: (number, sample, ...)."""
     length = value.shape[1]
     counts = np.arange(1, length + 1).reshape(-1, *([1] * (value.ndim - 1)))
     sums = np.moveaxis(np.cumsum(value, 1), 1, 0)
@@ -217,14 +217,14 @@ def _found(output: Array, ways: dict[str, Array], question: Question) -> str:
     return ""
 
 
-def kept_numbers(output: Array, made: Array, question: Question) -> list[int]:
+def kept_numbers(output: Array, by_number: Array, question: Question) -> list[int]:
     """For each sample the largest number of kept positions whose value is right; [] if one has none."""
-    over = tuple(range(2, made.ndim))
-    near = np.abs(made - output).max(axis=over) <= question.limit.max_abs  # (number, sample)
+    over = tuple(range(2, by_number.ndim))
+    near = np.abs(by_number - output).max(axis=over) <= question.limit.max_abs  # (number, sample)
     if not near.any(0).all():
         return []
-    kept = len(made) - np.argmax(near[::-1], axis=0)
-    whole = made[kept - 1, np.arange(made.shape[1])]
+    kept = len(by_number) - np.argmax(near[::-1], axis=0)
+    whole = by_number[kept - 1, np.arange(by_number.shape[1])]
     return [] if agreement(output, whole, question.limit) is None else [int(one) for one in kept]
 
 

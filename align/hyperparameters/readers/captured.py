@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from align.checkpoints.open_checkpoint import is_kept_by_torch, read_kept_settings
 from align.core.atomic_files import sha256_of
 from align.errors import NotACheckpointError, UnreadableSettingsError
-from align.hyperparameters.settings_format import Setting, SettingsSource
+from align.hyperparameters.settings_format import Setting, SettingsPlugin, SettingsSource
 from align.hyperparameters.thresholds import LONGEST_LOG_HEAD_BYTES
 from align.traces.open_trace import show_trace
 from align.words.catalogue import say
@@ -28,16 +28,14 @@ OF_OPTIMIZER = (
 OF_LOSS = ("label_smoothing", "reduction", "ignore_index")
 
 
-class CapturedSteps:
+class CapturedSteps(SettingsPlugin):
     """Folders of `align capture --step`."""
 
     name = "captured-steps"
     summary = "training steps of align capture --step: optimizer, loss, lengths of the data, versions"
-    requires: tuple[str, ...] = ()
-    certain = True
 
     def recognizes(self, source: SettingsSource) -> bool:
-        """By its description."""
+        """Tell by its description."""
         return (source.path / STEPS).is_file()
 
     def read(self, source: SettingsSource) -> Iterator[Setting]:
@@ -47,25 +45,22 @@ class CapturedSteps:
             document = json.loads(SettingsSource(source.path / STEPS).whole_text(LONGEST_LOG_HEAD_BYTES))
             if document["schema"] != SCHEMA:
                 raise KeyError(document["schema"])
-            found = {**_facts(document), **_of_optimizer(document["groups"]), **_of_loss(document["loss"])}
+            facts = {fact_name(name): value for name, value in document["environment"].items()}
+            found = {**facts, **_of_optimizer(document["groups"]), **_of_loss(document["loss"])}
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
             raise UnreadableSettingsError(place, say("settings_fault.no_steps", error=error)) from error
         for name, value in found.items():
             yield Setting(name, tuple(value) if isinstance(value, list) else value, place)
 
 
-def _facts(document: Mapping[str, Any]) -> dict[str, Any]:
-    return {fact_name(name): value for name, value in document["environment"].items()}
-
-
 def _of_optimizer(groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for own in (one["group"]["settings"] for one in groups):
-        found.setdefault("optimizer", _short(own["classes"]))
+    values: dict[str, Any] = {}
+    for settings in (one["group"]["settings"] for one in groups):
+        values.setdefault("optimizer", _short(settings["classes"]))
         for name in OF_OPTIMIZER:
-            if (value := own["values"].get(name)) is not None:
-                found[name] = max(found.get(name, value), value)
-    return found
+            if (value := settings["values"].get(name)) is not None:
+                values[name] = max(values.get(name, value), value)
+    return values
 
 
 def _of_loss(loss: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -78,24 +73,19 @@ def _short(classes: Sequence[str]) -> str:
     return classes[0].rpartition(".")[2]
 
 
-CAPTURED_STEPS = CapturedSteps()
-
-
 # A trace folder of `align capture`: versions, devices and data that a run had, fingerprints of inputs and weights.
 
 MANIFEST, VALUES = "manifest.jsonl", "values.safetensors"
 
 
-class CaptureFolder:
+class CaptureFolder(SettingsPlugin):
     """Folders of `align capture`."""
 
     name = "capture"
     summary = "a trace folder of align capture: versions, devices, variables, lengths of the data, fingerprints"
-    requires: tuple[str, ...] = ()
-    certain = True
 
     def recognizes(self, source: SettingsSource) -> bool:
-        """By its manifest."""
+        """Tell by its manifest."""
         return (source.path / MANIFEST).is_file()
 
     def read(self, source: SettingsSource) -> Iterator[Setting]:
@@ -113,22 +103,17 @@ class CaptureFolder:
             yield Setting("fingerprint.weights", sha256_of(source.path / VALUES), str(source.path / VALUES))
 
 
-CAPTURE_FOLDER = CaptureFolder()
-
-
 # training_args.bin of transformers' Trainer; its pickle is looked at and never run.
 
 
-class TrainingArgsFile:
+class TrainingArgsFile(SettingsPlugin):
     """Files of `torch.save` with one object of settings."""
 
     name = "training-args"
     summary = "training_args.bin of transformers, looked at and never run"
-    requires: tuple[str, ...] = ()
-    certain = True
 
     def recognizes(self, source: SettingsSource) -> bool:
-        """By its first bytes."""
+        """Tell by its first bytes."""
         return is_kept_by_torch(source.head)
 
     def read(self, source: SettingsSource) -> list[Setting]:
@@ -138,9 +123,6 @@ class TrainingArgsFile:
         except NotACheckpointError as error:
             raise UnreadableSettingsError(source.shown, error.message) from error
         return [Setting(name, value, source.shown) for name, value in fields.items()]
-
-
-TRAINING_ARGS = TrainingArgsFile()
 
 
 # What captures call facts of a run, and the names of settings that these are.
@@ -163,8 +145,4 @@ def fact_name(fact: str) -> str:
     return OWN_NAMES.get(fact, f"environment.{fact.removeprefix('variable ')}")
 
 
-PLUGINS = (
-    CAPTURED_STEPS,
-    CAPTURE_FOLDER,
-    TRAINING_ARGS,
-)
+PLUGINS = (CapturedSteps(), CaptureFolder(), TrainingArgsFile())

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.documents import DocumentFault, parse_toml
 from align.errors import UnreadableSettingsError
-from align.hyperparameters.nested_settings import (
+from align.hyperparameters.setting_values import (
     BASES,
     BaseFiles,
     Leaf,
@@ -26,6 +26,7 @@ from align.hyperparameters.nested_settings import (
     printed_value,
     with_references,
 )
+from align.hyperparameters.settings_format import SettingsPlugin
 from align.hyperparameters.thresholds import DEEPEST_SETTINGS, LONGEST_YAML_BYTES, MOST_SETTINGS
 from align.words.catalogue import say
 
@@ -46,17 +47,13 @@ LOCAL = "!"  # how tags begin that a program has for its own
 DEFAULTS = "defaults"  # Hydra's list of files
 
 
-class YamlSettings:
+class YamlSettings(SettingsPlugin):
     """YAML files."""
 
     name = "yaml"
     summary = "YAML configurations: MindFormers, PaddleClas, LLaMA-Factory, MindCV, GPT-NeoX"
     requires: tuple[str, ...] = ("yaml",)
-    certain = True
-
-    def recognizes(self, source: SettingsSource) -> bool:
-        """By its name."""
-        return source.suffix in (".yaml", ".yml")
+    suffixes = (".yaml", ".yml")
 
     def read(self, source: SettingsSource) -> list[Setting]:
         """Read all settings, those of its bases first."""
@@ -77,12 +74,12 @@ def _with_bases(source: SettingsSource, files: BaseFiles) -> Tree:
 def _with_groups(tree: Tree, source: SettingsSource, files: BaseFiles) -> Tree:
     """What the files of Hydra's list say that stand beside this one; the list is taken out."""
     named = tree.get(DEFAULTS) if isinstance(tree, dict) else None
-    if not isinstance(named, list) or not all(isinstance(one, (dict, Leaf)) for one in named):
+    if not isinstance(named, list) or not all(isinstance(entry, (dict, Leaf)) for entry in named):
         return {}
     del tree[DEFAULTS]
     result: Tree = {}
-    for one in named:
-        group, leaf = next(iter(one.items()), ("", None)) if isinstance(one, dict) else ("", one)
+    for entry in named:
+        group, leaf = next(iter(entry.items()), ("", None)) if isinstance(entry, dict) else ("", entry)
         group = group.rpartition(" ")[2].lstrip("/")  # `override /optimizer`
         name = f"{group}/{leaf.value}.yaml".lstrip("/") if isinstance(leaf, Leaf) else ""
         if name and (source.path.parent / name).is_file():
@@ -115,32 +112,39 @@ class _Nodes:
 
     def mapping_of_all(self, nodes: list[Any]) -> Tree:
         """What all documents of a file hold together."""
-        found: Tree = {}
+        tree: Tree = {}
         for node in nodes:
             if node.tag == NULL:  # a document of nothing
                 continue
             if type(node).__name__ != "MappingNode":
                 raise UnreadableSettingsError(self._source.shown, say("settings_fault.no_names"))
             value = self._value(node, 0)
-            found = found if _describes(value, found) else merged(found, value)
-        return found
+            tree = tree if _describes(value, tree) else merged(tree, value)
+        return tree
 
     def _value(self, node: Any, depth: int) -> Tree:
         self._count(node, depth)
         kind = type(node).__name__
         if node.tag.startswith(OPAQUE):
-            return Leaf(None, self._source.place(node.start_mark.line + 1))
+            return Leaf(None, self._place(node))
         if node.tag.startswith(LOCAL) and kind != "MappingNode" and not node.tag.startswith((*MAKING, *STANDING)):
-            return Leaf(node.tag, self._source.place(node.start_mark.line + 1), computed=True)
+            return Leaf(node.tag, self._place(node), computed=True)
         if kind == "MappingNode":
-            return _named_by_tag(self._mapping(node, depth), node, self._source)
+            mapping = self._mapping(node, depth)
+            if not node.tag.startswith(LOCAL):
+                return mapping
+            # PaddleDetection and HyperPyYAML name what a mapping is for by its tag, as others do by `type`.
+            return {"type": Leaf(node.tag.partition(":")[2] or node.tag[1:], self._place(node)), **mapping}
         if kind == "SequenceNode":
             return [self._value(one, depth + 1) for one in node.value]
         return self._leaf(node)
 
+    def _place(self, node: Any) -> str:
+        return self._source.place(node.start_mark.line + 1)
+
     def _leaf(self, node: Any) -> Tree:
         """A single value; a text that is a tuple of Python is a list, and `!new:a.B` without settings is its name."""
-        place, text = self._source.place(node.start_mark.line + 1), str(node.value)
+        place, text = self._place(node), str(node.value)
         if node.tag.startswith(MAKING):
             return {"type": Leaf(node.tag.partition(":")[2], place)}
         if node.tag.startswith(STANDING):
@@ -149,22 +153,22 @@ class _Nodes:
         return [Leaf(one, place) for one in found] if isinstance(found, tuple) else Leaf(_yaml_scalar(node), place)
 
     def _mapping(self, node: Any, depth: int) -> dict[str, Tree]:
-        found: dict[str, Tree] = {}
+        mapping: dict[str, Tree] = {}
         for key, value in node.value:
             if key.tag == MERGE:
                 given = value.value if type(value).__name__ == "SequenceNode" else [value]
                 for one in given:
                     inside = self._value(one, depth + 1)
-                    found = {**inside, **found} if isinstance(inside, dict) else found
+                    mapping = {**inside, **mapping} if isinstance(inside, dict) else mapping
             elif type(key).__name__ == "ScalarNode":
-                found[str(key.value)] = self._value(value, depth + 1)
-        return found
+                mapping[str(key.value)] = self._value(value, depth + 1)
+        return mapping
 
     def _count(self, node: Any, depth: int) -> None:
         self._left -= 1
         known = node.tag.startswith(LOCAL) or node.tag == TUPLE
         if not known and (node.tag.startswith(PYTHON) or not node.tag.startswith(STANDARD)):
-            place = self._source.place(node.start_mark.line + 1)
+            place = self._place(node)
             raise UnreadableSettingsError(place, say("settings_fault.tag", tag=node.tag))
         if depth > DEEPEST_SETTINGS:
             raise UnreadableSettingsError(self._source.shown, say("settings_fault.too_deep", most=DEEPEST_SETTINGS))
@@ -177,20 +181,12 @@ def _describes(document: Tree, settings: Tree) -> bool:
 
     MindSpore's model zoo keeps these behind the settings in one file.
     """
+
+    def is_text_or_list(value: Tree) -> bool:
+        return isinstance(value, list) or (isinstance(value, Leaf) and isinstance(value.value, (str, type(None))))
+
     values = document.values() if isinstance(document, dict) else ()
-    return bool(values) and not settings.keys().isdisjoint(document) and all(map(_is_text_or_list, values))
-
-
-def _is_text_or_list(value: Tree) -> bool:
-    return isinstance(value, list) or (isinstance(value, Leaf) and isinstance(value.value, (str, type(None))))
-
-
-def _named_by_tag(found: dict[str, Tree], node: Any, source: SettingsSource) -> dict[str, Tree]:
-    """PaddleDetection and HyperPyYAML name what a mapping is for by its tag, as others do by `type`."""
-    if not node.tag.startswith(LOCAL):
-        return found
-    kind = node.tag.partition(":")[2] or node.tag[1:]
-    return {"type": Leaf(kind, source.place(node.start_mark.line + 1)), **found}
+    return bool(values) and not settings.keys().isdisjoint(document) and all(map(is_text_or_list, values))
 
 
 def _yaml_scalar(node: Any) -> Scalar:
@@ -208,36 +204,22 @@ def _yaml_scalar(node: Any) -> Scalar:
         return text
 
 
-YAML_FILE = YamlSettings()
-
-
 # JSON: config.json of Hugging Face, DeepSpeed's configuration, trainer_state.json, arguments that a script kept.
 
 WORDS = {"true": True, "false": False, "null": None, "NaN": float("nan"), "Infinity": float("inf")}
 HISTORY = ("log_history", "history")  # what a training measured
 MEASURED = (
-    "best_metric",
-    "best_global_step",
-    "epoch",
-    "global_step",
-    "total_flos",
-    "is_*",
-    "trial_*",
+    *HISTORY, "best_metric", "best_global_step", "epoch", "global_step", "total_flos", "is_*", "trial_*",
     "stateful_callbacks",
-)
+)  # fmt: skip
 
 
-class JsonSettings:
+class JsonSettings(SettingsPlugin):
     """JSON files."""
 
     name = "json"
     summary = "JSON: config.json, DeepSpeed configurations, trainer_state.json"
-    requires: tuple[str, ...] = ()
-    certain = True
-
-    def recognizes(self, source: SettingsSource) -> bool:
-        """By its name."""
-        return source.suffix == ".json"
+    suffixes = (".json",)
 
     def read(self, source: SettingsSource) -> list[Setting]:
         """Read all settings; what a training measured is none."""
@@ -245,21 +227,13 @@ class JsonSettings:
         try:
             json.loads(text)
             tree = _json_tree(_expression(text), source)
-        except RecursionError as error:
-            raise UnreadableSettingsError(
-                source.shown, say("settings_fault.too_deep", most=DEEPEST_SETTINGS)
-            ) from error
         except (ValueError, MemoryError) as error:
             raise UnreadableSettingsError(source.shown, say("settings_fault.no_json", error=error)) from error
         if not isinstance(tree, dict):
             raise UnreadableSettingsError(source.shown, say("settings_fault.no_names"))
         if any(name in tree for name in HISTORY):
-            tree = {name: value for name, value in tree.items() if not _is_measured(name)}
+            tree = {name: value for name, value in tree.items() if not any(fnmatchcase(name, one) for one in MEASURED)}
         return flat_settings(tree, source.shown)
-
-
-def _is_measured(name: str) -> bool:
-    return name in HISTORY or any(fnmatchcase(name, one) for one in MEASURED)
 
 
 def _expression(text: str) -> ast.expr:
@@ -290,52 +264,38 @@ def _json_scalar(node: ast.expr) -> str | int | float | bool | None:
     return found if isinstance(found, (str, int, float)) else str(found)
 
 
-JSON_FILE = JsonSettings()
-
-
 # TOML: values as Python's own reader gives them; the line of a key is looked for under its table.
 
 _TABLE = re.compile(r"\s*\[+\s*([^\]]+?)\s*\]+")
 _KEY = re.compile(r"\s*([\w.\"'-]+)\s*=")
 
 
-class TomlSettings:
+class TomlSettings(SettingsPlugin):
     """TOML files."""
 
     name = "toml"
     summary = "TOML configurations"
-    requires: tuple[str, ...] = ()
-    certain = True
-
-    def recognizes(self, source: SettingsSource) -> bool:
-        """By its name."""
-        return source.suffix == ".toml"
+    suffixes = (".toml",)
 
     def read(self, source: SettingsSource) -> list[Setting]:
         """Read all settings."""
         text = source.whole_text()
         try:
-            document = parse_toml(text)
-            lines = _lines(text)
-            return flat_settings(_toml_tree(document, (), lines, source), source.shown)
+            return flat_settings(_toml_tree(parse_toml(text), (), _lines(text), source), source.shown)
         except DocumentFault as fault:
             raise UnreadableSettingsError(source.shown, str(fault)) from fault
-        except RecursionError as error:
-            raise UnreadableSettingsError(
-                source.shown, say("settings_fault.too_deep", most=DEEPEST_SETTINGS)
-            ) from error
 
 
 def _lines(text: str) -> dict[str, int]:
     """The line of each key that stands at the beginning of one, by its full name."""
-    found: dict[str, int] = {}
+    line_of_key: dict[str, int] = {}
     table = ""
     for number, line in enumerate(text.splitlines(), 1):
         if header := _TABLE.match(line):
             table = header[1].replace('"', "") + "."
         elif key := _KEY.match(line):
-            found.setdefault(table + key[1].replace('"', ""), number)
-    return found
+            line_of_key.setdefault(table + key[1].replace('"', ""), number)
+    return line_of_key
 
 
 def _toml_tree(value: object, path: tuple[str, ...], lines: dict[str, int], source: SettingsSource) -> Tree:
@@ -347,10 +307,4 @@ def _toml_tree(value: object, path: tuple[str, ...], lines: dict[str, int], sour
     return Leaf(known, source.place(lines.get(".".join(path), 1)))
 
 
-TOML_FILE = TomlSettings()
-
-PLUGINS = (
-    YAML_FILE,
-    JSON_FILE,
-    TOML_FILE,
-)
+PLUGINS = (YamlSettings(), JsonSettings(), TomlSettings())

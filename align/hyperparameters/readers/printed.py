@@ -9,8 +9,8 @@ import bisect
 import re
 from typing import TYPE_CHECKING
 
-from align.hyperparameters.nested_settings import call_arguments, printed_value
-from align.hyperparameters.settings_format import Setting
+from align.hyperparameters.setting_values import call_arguments, printed_value
+from align.hyperparameters.settings_format import Setting, SettingsPlugin
 from align.hyperparameters.thresholds import LEAST_LINES_OF_A_LIST
 
 if TYPE_CHECKING:
@@ -29,12 +29,11 @@ _TABLE = re.compile(
 )
 
 
-class PrintedList:
+class PrintedList(SettingsPlugin):
     """Logs with a list of settings."""
 
     name = "printed-list"
     summary = "a log or a text with lines `name: value`"
-    requires: tuple[str, ...] = ()
     certain = False
 
     def recognizes(self, source: SettingsSource) -> bool:
@@ -72,25 +71,20 @@ def _leave(above: list[tuple[int, str]], indent: int) -> None:
         above.pop()
 
 
-PRINTED_LIST = PrintedList()
-
-
 # `Namespace(lr=0.1, ...)` of argparse and `TrainingArguments(...)` of transformers, as logs print them.
 
 _CALL = re.compile(r"\b(?:Namespace|\w*TrainingArguments|\w+Config)\((?=\s*\w+\s*=)")
 TEXTS = (".py", ".sh", ".bash", ".yaml", ".yml", ".json", ".toml", ".md")
 
 
-class PrintedArguments:
+class PrintedArguments(SettingsPlugin):
     """Logs with a printed call."""
 
     name = "printed-call"
     summary = "a log with Namespace(...) or TrainingArguments(...)"
-    requires: tuple[str, ...] = ()
-    certain = True
 
     def recognizes(self, source: SettingsSource) -> bool:
-        """By the call; source code is none."""
+        """Tell by the call; source code is none."""
         return source.suffix not in TEXTS and source.is_text and _CALL.search(source.text) is not None
 
     def read(self, source: SettingsSource) -> Iterator[Setting]:
@@ -105,9 +99,6 @@ class PrintedArguments:
                 yield Setting(name, printed_value(text), source.place(bisect.bisect_right(starts, begin)))
 
 
-PRINTED_ARGUMENTS = PrintedArguments()
-
-
 # Megatron's block of arguments in a log: `  adam_beta1 ............ 0.9` between two lines that say `arguments`.
 
 _START = re.compile(r"-{4,} arguments -{4,}")
@@ -115,16 +106,14 @@ _END = re.compile(r"-{4,} end of .*arguments")
 _DOTTED_LINE = re.compile(r"(?:^|[\s:\]])([A-Za-z_]\w*) \.{2,} ?(.*)$")
 
 
-class MegatronBlock:
+class MegatronBlock(SettingsPlugin):
     """Logs with a block of arguments."""
 
     name = "megatron-log"
     summary = "a log with Megatron's block of arguments"
-    requires: tuple[str, ...] = ()
-    certain = True
 
     def recognizes(self, source: SettingsSource) -> bool:
-        """By the line that begins the block."""
+        """Tell by the line that begins the block."""
         return source.is_text and _START.search(source.text) is not None
 
     def read(self, source: SettingsSource) -> Iterator[Setting]:
@@ -139,10 +128,4 @@ class MegatronBlock:
                 yield Setting(found[1], printed_value(found[2]), source.place(number))
 
 
-MEGATRON_BLOCK = MegatronBlock()
-
-PLUGINS = (
-    PRINTED_LIST,
-    PRINTED_ARGUMENTS,
-    MEGATRON_BLOCK,
-)
+PLUGINS = (PrintedList(), PrintedArguments(), MegatronBlock())

@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.dtypes import is_float
-from align.core.training import BatchParts
-from align.errors import CannotRunError, InputsError
-from align.models.live_calls import items_of, leaves, with_leaves
+from align.core.parameters import is_float
+from align.core.training import BatchParts, LabelClasses
+from align.errors import CannotRunError, InputsError, UserCodeError
+from align.models.live_calls import items_of, leaves, note_labels, with_leaves
+from align.models.user_code import run_user_code
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.protocols import Batch
     from align.core.training import Training
     from align.errors import AlignError
@@ -68,19 +69,18 @@ class _Takes:
 
     @property
     def shown(self) -> list[str]:
-        """All its parameters for a message."""
         return [*dict.fromkeys((*self.places, *self.names))] or ["nothing"]
 
 
 def _takes(function: Callable[..., Any]) -> _Takes:
-    found = [*inspect.signature(function).parameters.values()]
-    known = [one for one in found if one.kind in _BY_POSITION or one.kind in _BY_NAME]
+    parameters = [*inspect.signature(function).parameters.values()]
+    known = [parameter for parameter in parameters if parameter.kind in _BY_POSITION or parameter.kind in _BY_NAME]
     return _Takes(
-        tuple(one.name for one in known if one.kind in _BY_NAME),
-        tuple(one.name for one in known if one.kind in _BY_POSITION),
-        tuple(one.name for one in known if one.default is one.empty),
-        len(known) < len(found),
-        any(one.kind is _KINDS.VAR_POSITIONAL for one in found),
+        tuple(parameter.name for parameter in known if parameter.kind in _BY_NAME),
+        tuple(parameter.name for parameter in known if parameter.kind in _BY_POSITION),
+        tuple(parameter.name for parameter in known if parameter.default is parameter.empty),
+        len(known) < len(parameters),
+        any(parameter.kind is _KINDS.VAR_POSITIONAL for parameter in parameters),
     )
 
 
@@ -112,7 +112,6 @@ class _Split:
         self._unnamed = [name for name in batch if name not in named and name not in beside]
 
     def parts(self) -> BatchParts:
-        """The parts; raises InputsError where they do not fit."""
         if self._loss is None:
             return self._of_model_alone()
         inputs, taken_as = self._inputs(self._loss)
@@ -174,14 +173,14 @@ class _Split:
 
     def _assigned(self, loss: _Takes, outputs: int, left: list[str]) -> dict[str, str] | None:
         """What arrays without a name are taken for if the first parameters take outputs; None: it does not fit."""
-        own = loss.places[:outputs]
-        if any(name in own for name in self._named_targets):
+        for_outputs = loss.places[:outputs]
+        if any(name in for_outputs for name in self._named_targets):
             return None
-        if any(word in one.lower() for one in own[1:] for word in _NO_OUTPUT):
+        if any(word in one.lower() for one in for_outputs[1:] for word in _NO_OUTPUT):
             return None
         free = [one for one in loss.places[outputs:] if one not in self._named_targets]
         taken_as = dict(zip(left, free, strict=False))
-        filled = {*own, *self._named_targets, *taken_as.values()}
+        filled = {*for_outputs, *self._named_targets, *taken_as.values()}
         fits = len(left) <= len(free) or loss.endless
         return taken_as if fits and filled >= {*loss.needed} else None
 
@@ -189,15 +188,19 @@ class _Split:
         """The targets in the order of the loss's parameters; behind one that gets nothing they go by keyword."""
         by_parameter = {parameter: name for name, parameter in given.items()}
         places = loss.places[outputs:]
-        filled = [one in by_parameter for one in places]
+        filled = [parameter in by_parameter for parameter in places]
         end = filled.index(False) if False in filled else len(places)
-        keywords = {by_parameter[one]: one for one in (*places[end:], *loss.names) if one in by_parameter}
-        keywords = {name: one for name, one in keywords.items() if one not in places[:end]}
-        first = [by_parameter[one] for one in places[:end]]
+        keywords = {
+            by_parameter[parameter]: parameter
+            for parameter in (*places[end:], *loss.names)
+            if parameter in by_parameter
+        }
+        keywords = {name: parameter for name, parameter in keywords.items() if parameter not in places[:end]}
+        first = [by_parameter[parameter] for parameter in places[:end]]
         rest = [name for name in given if name not in first and name not in keywords]
         several = loss.places[:outputs] if outputs > 1 else ()
-        guessed = {name: one for name, one in given.items() if name != one}
-        told = guessed if several or len(guessed) > 1 else {}
+        guessed = {name: parameter for name, parameter in given.items() if name != parameter}
+        noted = guessed if several or len(guessed) > 1 else {}
         return BatchParts(
             parts.inputs,
             {name: self._batch[name] for name in (*first, *rest, *keywords)},
@@ -206,7 +209,7 @@ class _Split:
             parts.taken_as,
             keywords,
             several,
-            told,
+            noted,
             self._for_both,
         )
 
@@ -336,11 +339,11 @@ def loss_of_step(returned: Any, to_array: Callable[[Any], Any]) -> float | None:
 
 def _first_number(parts: list[Any]) -> Any:
     """The loss among several parts: the first one, or the only one that is a floating number."""
-    found = [one for one in parts if _is_number(one) and is_float(np.asarray(one).dtype.name)]
-    if not found or (len(found) > 1 and parts[0] is not found[0]):
-        fault = "step_loss.several_numbers" if found else "step_loss.no_single_number"
+    numbers = [part for part in parts if _is_number(part) and is_float(np.asarray(part).dtype.name)]
+    if not numbers or (len(numbers) > 1 and parts[0] is not numbers[0]):
+        fault = "step_loss.several_numbers" if numbers else "step_loss.no_single_number"
         raise CannotRunError.of(fault, kinds=[_kind(one) for one in parts])
-    return found[0]
+    return numbers[0]
 
 
 def _is_number(value: Any) -> bool:
@@ -369,6 +372,9 @@ class LabelCheck:
 
     def look(self, classes: int, labels: Array, ignored: int | None = None) -> None:
         """Raise InputsError for labels that are none of so many classes, and not the one that is ignored."""
+        if labels.dtype.kind in "iu" and (name := self._named(labels)):
+            axes = np.ndim(dict(leaves(self.targets))[name]) - 1
+            note_labels(LabelClasses(name, axes, classes, ignored))
         if labels.dtype.kind in "iu" and (fault := self._fault(classes, labels, ignored)):
             raise fault
 
@@ -381,15 +387,21 @@ class LabelCheck:
         if from_one and self._named(labels):
             self.look(classes, labels)
 
-    def failed(
-        self, output_shapes: Sequence[Shape], otherwise: Callable[[BaseException], AlignError], error: BaseException
-    ) -> AlignError:
-        """The error of a step that raised: of labels, if it is one of an index, and labels of the batch explain it."""
-        whole = (one for one in self.targets.values() if isinstance(one, np.ndarray) and one.dtype.kind in "iu")
-        pairs = product(whole, output_shapes) if _OF_AN_INDEX.search(str(error)) else ()  # lists hold no row a sample
-        found = ((labels, _class_count(shape, labels)) for labels, shape in pairs)
-        faults = (self._fault(classes, labels, None) for labels, classes in found if classes)
-        return next((one for one in faults if one), None) or otherwise(error)
+    def checked(self, step: Callable[[], Any], output_shapes: Sequence[Shape], framework: str) -> Any:
+        """What a step returns; its error is one of labels if it is of an index, and labels of the batch explain it."""
+        step_name = say("model_error.training_step", framework=framework)
+
+        def failed(error: BaseException) -> AlignError:
+            whole = (
+                array for array in self.targets.values() if isinstance(array, np.ndarray) and array.dtype.kind in "iu"
+            )
+            of_index = _OF_AN_INDEX.search(str(error))
+            pairs = product(whole, output_shapes) if of_index else ()  # lists hold no row a sample
+            found = ((labels, _class_count(shape, labels)) for labels, shape in pairs)
+            faults = (self._fault(classes, labels, None) for labels, classes in found if classes)
+            return next((fault for fault in faults if fault), None) or UserCodeError(step_name, error)
+
+        return run_user_code(step, failed)
 
     def _fault(self, classes: int, labels: Array, ignored: int | None) -> InputsError | None:
         counted = labels if ignored is None else labels[labels != ignored]

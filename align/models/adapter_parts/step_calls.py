@@ -7,10 +7,9 @@ what the model returns, so that one backward pass of whoever calls it, the user'
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections import Counter
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial, reduce
 from types import FunctionType
@@ -18,23 +17,27 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from align.core.dtypes import dtype_name
+from align.core.parameters import dtype_name
+from align.core.protocols import LearningRates
 from align.core.thresholds import LONGEST_SCHEDULE
 from align.core.traces import Capture
 from align.core.training import DropoutLayer, OutputSink
+from align.errors import UserCodeError
 from align.models.live_calls import hooked, leaves, with_leaves
 from align.models.record_calls import CallRecorder
 from align.models.thresholds import KEPT_SHARE_DIGITS, SEED
+from align.models.user_code import run_user_code
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.protocols import Model
     from align.core.traces import CaptureSink
     from align.core.training import DropoutSink, StepSink
-    from align.models.record_calls import FromArray
+    from align.models.live_calls import FromArray
 
     ToArray = Callable[[Any], Array]
 
@@ -70,13 +73,15 @@ class GradientForms(Protocol):
 class StepCalls:
     """Counts the calls of modules in one step, and hands tensors and gradients to a sink.
 
-    `output_shapes` are those of the tensors that the model itself has returned so far.
+    `output_shapes` are those of the tensors that the model itself has returned so far; `updated` are the parameters
+    that an optimizer has moved.
     """
 
     def __init__(self, sink: StepSink, forms: GradientForms) -> None:
         self._sink, self._forms = sink, forms
         self._output_sink = sink if isinstance(sink, OutputSink) else None
         self.output_shapes: list[tuple[int, ...]] = []
+        self.updated: set[str] = set()
         self._running: list[str] = []
         self._calls: Counter[str] = Counter()
         self._ties: list[Any] = []
@@ -88,9 +93,18 @@ class StepCalls:
         """Tell whether a module of the model is."""
         return bool(self._running)
 
-    def outside(self, sink: CaptureSink, from_array: FromArray) -> CallRecorder:
-        """What hands a sink the functional calls outside of the model, as `OUTSIDE/function`."""
-        return _OutsideCalls(sink, self._forms, from_array, self)
+    def functions_seen(
+        self, captured: Callable[[CallRecorder], AbstractContextManager[Any]], from_array: FromArray
+    ) -> AbstractContextManager[Any]:
+        """Let the sink see functional calls outside of the model, as `OUTSIDE/function`, if it wants them."""
+        if self._sink.functions is None:
+            return nullcontext()
+        return captured(_OutsideCalls(self._sink.functions, self._forms, from_array, self))
+
+    def computed(self, name: str, gradient: Any) -> None:
+        """Let the sink see a parameter's gradient: what comes after its update is for another network's loss."""
+        if name not in self.updated and (value := self._forms.to_array(gradient)) is not None:
+            self._sink.computed(name, value)
 
     def seen(self, modules: Iterable[tuple[str, Any]]) -> AbstractContextManager[None]:
         """See all calls of these modules, given by path; hooks are taken off again."""
@@ -102,19 +116,19 @@ class StepCalls:
             self._sink.enter(path, self._calls[path], {})
             return None
         given = dict(enumerate(args)) | kwargs
-        found = {
+        tensors = {
             name: (leaf, value) for name, leaf in leaves(given) if (value := self._forms.to_array(leaf)) is not None
         }
-        others = self._sink.enter(path, self._calls[path], {name: value for name, (_, value) in found.items()}) or {}
+        others = self._sink.enter(path, self._calls[path], {name: value for name, (_, value) in tensors.items()}) or {}
         new: dict[str, Any] = {}
         same: dict[int, Any] = {}  # attention asks whether its query is its key
-        for name, (leaf, value) in found.items():
+        for name, (leaf, value) in tensors.items():
             if id(leaf) in same:
                 new[name] = same[id(leaf)]
             elif self._forms.has_gradient(leaf) and (path or name in others):
                 capture = self._capture(path, type(module).__name__, name, value, role="input")
                 new[name] = same[id(leaf)] = self._passed(capture, leaf, others.get(name))
-        self._given.append([(leaf, new[name]) for name, (leaf, _) in found.items() if name in new])
+        self._given.append([(leaf, new[name]) for name, (leaf, _) in tensors.items() if name in new])
         given = with_leaves(given, new.get)
         return tuple(given.pop(place) for place in range(len(args))), given
 
@@ -180,7 +194,6 @@ class _OutsideCalls(CallRecorder):
 
     @property
     def running(self) -> str | None:
-        """None while the model runs."""
         return None if self._of_step.is_running else OUTSIDE
 
 
@@ -192,10 +205,10 @@ class GradientRecorder:
         self._calls: Counter[str] = Counter()
         self._order = 0
 
-    @contextlib.contextmanager
+    @contextmanager
     def watching(self, modules: Iterable[tuple[str, Any]]) -> Iterator[None]:
         """See what these modules return, given by path; hooks are taken off again."""
-        with contextlib.ExitStack() as stack:
+        with ExitStack() as stack:
             for path, module in modules:
                 hook = partial(self._returned, path, type(module).__name__)
                 stack.callback(module.register_forward_hook(hook).remove)
@@ -300,11 +313,11 @@ def dropping(
     for path, module in modules:
         attributes = vars(module)
         drops = any(_DROPS.search(one.__name__) for one in type(module).__mro__)
-        found = {name: value for name, value in off.items() if drops and name in attributes}
+        switches = {name: value for name, value in off.items() if drops and name in attributes}
         shares = {name for name, value in attributes.items() if isinstance(value, float) and 0.0 < value < 1.0}
-        found |= {name: 1.0 if name == "keep_prob" else 0.0 for name in shares if _SHARES.fullmatch(name)}
-        if found:
-            yield path, module, found
+        switches |= {name: 1.0 if name == "keep_prob" else 0.0 for name in shares if _SHARES.fullmatch(name)}
+        if switches:
+            yield path, module, switches
 
 
 # How many steps a schedule is made for, and how many it names: behind which step the next change may come.
@@ -330,6 +343,14 @@ def scheduler_end(scheduler: Any) -> int:
 def scheduler_parts(scheduler: Any) -> tuple[Any, ...]:
     """The schedulers that one runs in turn or at once."""
     return tuple(getattr(scheduler, "_schedulers", ()))
+
+
+def scheduled_rates(schedulers: Sequence[Any], stepped: Callable[[], list[list[float]]]) -> list[LearningRates]:
+    """The rates of each group under schedulers, which `stepped` steps; raises UserCodeError where one fails."""
+    known, reach = max(map(scheduler_end, schedulers)) or None, largest_step(schedulers)
+    kinds = sorted({type(one).__name__ for one in schedulers})
+    values = run_user_code(stepped, lambda error: UserCodeError(say("model_error.stepping", schedulers=kinds), error))
+    return [LearningRates(tuple(own), known, by=" and ".join(kinds), reach=reach) for own in values]
 
 
 def largest_step(schedules: Iterable[object]) -> int:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.dtypes import dtype_name
-from align.core.parameters import Module, Parameter, ParameterSet, check_state_dict
+from align.core.parameters import Module, Parameter, ParameterSet, check_state_dict, dtype_name
 from align.core.protocols import LayerSettings
-from align.models.adapter_parts.numpy_values import NumpyValues
-from align.models.record_calls import bound_batches, run_on_batches
-from align.models.restore_state import array_memory, fixed_seed
+from align.models.record_calls import NumpyValues, bound_batches, noted_call, run_on_batches
+from align.models.user_code import array_memory, fixed_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from align.core.dtypes import Array
-    from align.core.parameters import TensorMemory
+    from align.core.parameters import Array, TensorMemory
     from align.core.protocols import Inputs, Model, Setting
     from align.core.traces import CaptureSink
     from align.models.record_calls import CallRecorder
@@ -81,12 +79,12 @@ class ArraysFramework(NumpyValues):
         parameters: list[Parameter] = []
         modules = [Module("", (f"{__name__}.ArrayModel",))]
         for layer in model.layers:
-            own = [
+            layer_parameters = [
                 Parameter(f"{layer.path}.{key}", tuple(value.shape), dtype_name(value.dtype), layer.path, key, True)
                 for key, value in layer.parameters.items()
             ]
-            parameters += own
-            modules.append(Module(layer.path, (layer.class_name,), tuple(p.name for p in own)))
+            parameters += layer_parameters
+            modules.append(Module(layer.path, (layer.class_name,), tuple(p.name for p in layer_parameters)))
         return ParameterSet(label, self.name, tuple(parameters), tuple(modules))
 
     def read_settings(self, model: Model) -> list[LayerSettings]:
@@ -122,12 +120,7 @@ class ArraysFramework(NumpyValues):
     ) -> None:
         """Run the chain; see ModelRunner."""
         recorder = self.recorder(sink)
-
-        def call(*args: Any, **kwargs: Any) -> None:
-            changed = recorder.begin("", args, kwargs, "ArrayModel")
-            given, named = changed or (args, kwargs)
-            recorder.end("", "ArrayModel", model(*given, **named, recorder=recorder, stand_ins=stand_ins))
-
+        call = partial(noted_call, "ArrayModel", recorder, partial(model, recorder=recorder, stand_ins=stand_ins))
         with fixed_seed():
             run_on_batches(call, bound_batches(lambda x: x, inputs, lambda value: value), recorder, self.name)
 

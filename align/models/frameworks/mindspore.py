@@ -9,48 +9,45 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from collections import defaultdict
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from align.core.align_sequences import grouped
 from align.core.layer_scripts import ScriptForms
 from align.core.parameters import Module, Parameter, ParameterSet, check_state_dict
 from align.core.protocols import LayerSettings
 from align.errors import UnreadableModelError, UserCodeError
-from align.models.adapter_parts.mindspore.functions import (
-    captured_operators,
-    elementwise_functions,
-    shown_operators,
-    shows_operators,
-)
+from align.models.adapter_parts.mindspore import layers, loops
 from align.models.adapter_parts.mindspore.layers import (
     MindSporeSubstituter,
-    built_cell,
-    copied_network,
-    in_mode,
-    jitted_code,
-    layer_by_layer,
-    mindspore_memory,
-    place_network,
-    placed_cell,
-    rebuilt_cell,
-)
-from align.models.adapter_parts.mindspore.loops import MindSporeLoopHost, MindSporeLoops, MindSporeLossScales
-from align.models.adapter_parts.mindspore.optimizers import MindSporeOptimizers, cell_settings, public_classes
-from align.models.adapter_parts.mindspore.state import (
+    array_of,
     evaluated,
     fill,
     fitted,
     floating_dtype,
+    in_mode,
     launched,
+    layer_by_layer,
     named_tensors,
     random_numbers_kept,
+    rebuilt_cell,
     restored,
+    tensor_like,
     to_array,
     to_tensor,
 )
+from align.models.adapter_parts.mindspore.loops import (
+    MindSporeLoopHost,
+    MindSporeLoops,
+    MindSporeLossScales,
+    captured_operators,
+    shown_operators,
+    shows_operators,
+)
+from align.models.adapter_parts.mindspore.optimizers import MindSporeOptimizers, cell_settings, public_classes
 from align.models.adapter_parts.mindspore.training import MindSporeTrainer, differentiate
+from align.models.inputs import MadeArrays
 from align.models.record_calls import (
     CallRecorder,
     bind_inputs,
@@ -59,19 +56,18 @@ from align.models.record_calls import (
     root_call,
     run_on_batches,
 )
-from align.models.restore_state import Overwriter
-from align.models.user_code import run_user_code
+from align.models.user_code import Overwriter, run_user_code
 from align.rules.layer_rules import inputs_first, is_statistic
 from align.words.catalogue import texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from contextlib import AbstractContextManager
 
-    from align.core.dtypes import Array
-    from align.core.parameters import TensorMemory
-    from align.core.protocols import Inputs, Model, Setting
+    from align.core.memory import MemoryTrace
+    from align.core.parameters import Array
+    from align.core.protocols import Batch, Inputs, Model, Setting
     from align.core.traces import CaptureSink
+    from align.core.training import Training
 
 FORMS = ScriptForms(
     package="mindspore",
@@ -98,6 +94,16 @@ class MindSporeFramework(
     summary = "MindSpore networks (mindspore.nn.Cell)"
     requires = ("mindspore",)
     script_forms = FORMS
+    # What one function does as a whole: the protocols say of each name what it is.
+    built = staticmethod(layers.built_cell)
+    tensor_memory = staticmethod(layers.mindspore_memory)
+    copied = staticmethod(layers.copied_network)
+    place = staticmethod(layers.place_network)
+    placed_layer = staticmethod(layers.placed_cell)
+    restoring = staticmethod(restored)
+    as_array = staticmethod(array_of)
+    jitted_code = staticmethod(layers.jitted_code)
+    functions = staticmethod(loops.elementwise_functions)
 
     def __init__(self, *, graph: bool = False) -> None:
         self._graph = graph
@@ -130,6 +136,20 @@ class MindSporeFramework(
         shared = tuple((place, name) for name, *places in seen.values() for place in places)
         return ParameterSet(label, self.name, tuple(parameters), tuple(modules), shared=shared)
 
+    def trace_memory(self, training: Training, batch: Batch) -> MemoryTrace:
+        """Trace a step; see MemoryTracer. Few commands do, so what does it is imported here."""
+        from align.models.adapter_parts.mindspore.memory import trace_memory
+
+        return trace_memory(self, training, batch)
+
+    def watch_memory(
+        self, training: Training, batch: Batch, steps: int, ended: Callable[[int, int | None], None]
+    ) -> MemoryTrace | None:
+        """Take steps, and tell what lives after each; see MemoryTracer."""
+        from align.models.adapter_parts.mindspore.memory import watch_memory
+
+        return watch_memory(self, training, batch, steps, ended)
+
     def read_settings(self, model: Model) -> list[LayerSettings]:
         """Read the attributes and operators of every cell, or the groups of an optimizer; see SettingsReader."""
         if self.is_optimizer(model):
@@ -146,14 +166,19 @@ class MindSporeFramework(
         with random_numbers_kept():
             return rebuilt_cell(cell, settings, changes)
 
-    def built(self, class_name: str, arguments: Mapping[str, Setting]) -> Model | None:
-        """Build a new cell; see LayerRebuilder."""
-        with random_numbers_kept():
-            return built_cell(class_name, arguments)
-
     def read_values(self, model: Model) -> dict[str, Array]:
         """Copy out all parameters and buffers by name."""
         return {name: to_array(tensor).copy() for name, tensor in named_tensors(model).items()}
+
+    def live_values(self, model: Model) -> Mapping[str, Array]:
+        """Look at them, without a copy on the CPU; see ValueLender."""
+        return MadeArrays({name: partial(to_array, tensor) for name, tensor in named_tensors(model).items()})
+
+    def put_values(self, model: Model, values: Mapping[str, Array]) -> None:
+        """Fill some; see ValueLender."""
+        tensors = named_tensors(model)
+        for name, value in values.items():
+            fill(tensors[name], value)
 
     def load_values(self, model: Model, values: Mapping[str, Array]) -> None:
         """Fill the network in place; raises InputsError listing names and shapes that differ."""
@@ -162,14 +187,6 @@ class MindSporeFramework(
         for name, tensor in tensors.items():
             fill(tensor, values[name])
 
-    def tensor_memory(self, model: Model) -> dict[str, TensorMemory]:
-        """Find parameters and buffers in memory; see ModelCopier."""
-        return mindspore_memory(model, to_array)
-
-    def copied(self, model: Model) -> Model:
-        """Copy a network but not its operators; see ModelCopier."""
-        return copied_network(model)
-
     def environment(self) -> dict[str, str]:
         """Version, device target and mode."""
         mindspore = launched()
@@ -177,38 +194,17 @@ class MindSporeFramework(
         target, mode = mindspore.get_context("device_target"), "GRAPH" if graph else "PYNATIVE"
         return {"mindspore": mindspore.__version__, "device": target, "mode": mode}
 
-    def place(self, model: Model, device: str | None, dtype: str | None) -> None:
-        """Choose the device of the process, and cast the network in place; see ModelPlacer."""
-        place_network(model, device, dtype)
-
-    def placed_layer(self, model: Model, path: str, device: str | None, dtype: str | None) -> Callable[..., Any]:
-        """Make a cell's stand-in in another precision; see ModelPlacer."""
-        return placed_cell(dict(model.cells_and_names())[path], device, dtype)
-
-    def functions(self) -> Mapping[str, Callable[[Array], Array]]:
-        """Functions of mindspore.ops; see FunctionSource."""
-        return elementwise_functions()
-
     def in_graph_mode(self) -> MindSporeFramework:
         """Return an adapter that runs networks compiled; see GraphRunner."""
         return MindSporeFramework(graph=True)
-
-    def jitted_code(self, model: Model) -> tuple[str, ...]:
-        """Name what `mindspore.jit` compiles; see GraphRunner."""
-        return jitted_code(model)
 
     def run(
         self, model: Model, inputs: Inputs, sink: CaptureSink, stand_ins: Mapping[str, Model] | None = None
     ) -> None:
         """Run a forward a batch in evaluation mode; see ModelRunner. Hooks need PYNATIVE mode, which is set."""
         overwrite = Overwriter(lambda: named_tensors(model).values())
-        recorder = CallRecorder(
-            sink,
-            self.as_array,
-            lambda value, like: to_tensor(value).astype(like.dtype),
-            overwrite,
-            floats="float64" if floating_dtype(model) == launched().float64 else "float32",
-        )
+        floats = "float64" if floating_dtype(model) == launched().float64 else "float32"
+        recorder = CallRecorder(sink, array_of, tensor_like, overwrite, floats=floats)
         calls = bound_batches(model.construct, inputs, lambda value: fitted(to_tensor(value), model, keeps=True))
         call = root_call(model, recorder, stand_ins, compiled=self._graph)
         cells = () if self._graph else (one for one in model.cells_and_names() if one[0] or call is model)
@@ -228,18 +224,9 @@ class MindSporeFramework(
         with in_mode(graph=False), evaluated(model, restores=restores):
             yield
 
-    def restoring(self, model: Model) -> AbstractContextManager[None]:
-        """Put buffers and attributes back; see ModelCaller."""
-        return restored(model)
-
     def as_tensor(self, value: Array, model: Model) -> Any:
         """Make a tensor that fits the model."""
         return fitted(to_tensor(value), model)
-
-    def as_array(self, value: Any) -> Array | None:
-        """Copy a tensor out."""
-        mindspore = sys.modules.get("mindspore")
-        return to_array(value) if mindspore is not None and isinstance(value, mindspore.Tensor) else None
 
     def run_backward(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
         """Run one forward and back again; see BackwardRunner."""
@@ -249,9 +236,8 @@ class MindSporeFramework(
             args, kwargs = bind_inputs(model.construct, given)
             return model(*args, **kwargs)
 
-        forms = to_array, lambda value, like: to_tensor(value).astype(like.dtype)
         with in_mode(graph=False), layer_by_layer(graph=False), evaluated(model):
-            code = partial(differentiate, model, call, tensors, sink, forms)
+            code = partial(differentiate, model, call, tensors, sink)
             run_user_code(code, partial(UserCodeError, "the backward pass of the MindSpore network"))
 
     def widened(self, model: Model) -> Model | None:  # noqa: ARG002
@@ -261,10 +247,7 @@ class MindSporeFramework(
 
 def _refuse_doubled(places: Iterable[tuple[str, str]], label: str) -> None:
     """Raise UnreadableModelError, given the name and place of every tensor, if some have one name."""
-    by_name: dict[str, list[str]] = defaultdict(list)
-    for name, place in places:
-        by_name[name].append(place)
-    if doubled := [f"{name}: {', '.join(own)}" for name, own in by_name.items() if len(own) > 1]:
+    if doubled := [f"{name}: {', '.join(several)}" for name, several in grouped(places).items() if len(several) > 1]:
         raise UnreadableModelError(*texts("mindspore_model.name_twice", label=label), lines=doubled)
 
 

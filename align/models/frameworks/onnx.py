@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from align.core.parameters import Module, Parameter, ParameterSet, check_state_dict
-from align.models.adapter_parts.numpy_values import NumpyValues
-from align.models.adapter_parts.onnx.onnx_model import OnnxModel, followed, open_onnx
-from align.models.adapter_parts.onnx.run_graph import environment
-from align.models.record_calls import bound_batches, run_on_batches
-from align.models.restore_state import array_memory, fixed_seed
+from align.models.adapter_parts.onnx import onnx_model, run_graph
+from align.models.adapter_parts.onnx.onnx_model import OnnxModel, open_onnx
+from align.models.record_calls import NumpyValues, bound_batches, noted_call, run_on_batches
+from align.models.user_code import array_memory, fixed_seed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping
 
-    from align.core.dtypes import Array
-    from align.core.parameters import Origin, TensorMemory
+    from align.core.parameters import Array, TensorMemory
     from align.core.protocols import Inputs, Model
     from align.core.traces import CaptureSink
 
@@ -29,27 +27,28 @@ class OnnxFramework(NumpyValues):
     summary = "ONNX models (.onnx files, or functions that return the path of one)"
     requires: tuple[str, ...] = ("onnxruntime",)
     suffixes = (".onnx",)
-
-    def opened(self, path: Path) -> Model:
-        """Open a file; see FileModels."""
-        return open_onnx(path)
+    # What one function does as a whole: the protocols say of each name what it is.
+    opened = staticmethod(open_onnx)
+    followed = staticmethod(onnx_model.followed)
+    environment = staticmethod(run_graph.environment)
 
     def owns(self, model: Model) -> bool:
         """Tell whether the model is an OnnxModel."""
         return isinstance(model, OnnxModel)
 
     def read_parameters(self, model: Model, label: str) -> ParameterSet:
-        """Read names, shapes and modules as the exported model had them."""
-        return model_parameters(model, label)
+        """Read names and shapes as the exported model had them, and modules in the order in which they run."""
+        parameters = [replace(parameter, tied_to=model.ties.get(parameter.name)) for parameter in _parameters(model)]
+        own: dict[str, list[str]] = {path: [] for path in ("", *model.classes)}
+        for parameter in parameters:
+            own.setdefault(parameter.module, []).append(parameter.name)
+        modules = [_module(model, path, names) for path, names in own.items()]
+        return ParameterSet(label, self.name, tuple(parameters), tuple(modules))
 
     def read_values(self, model: Model) -> dict[str, Array]:
         """Return all parameters in torch's layout, read-only where they lie in the file: nothing ever changes it."""
         values: dict[str, Array] = model.values()
         return values
-
-    def followed(self, model: Model, origin: Origin) -> Model:
-        """Find again what the export folded or left out; see OriginFollower."""
-        return followed(model, origin)
 
     def load_values(self, model: Model, values: Mapping[str, Array]) -> None:
         """Let runs have these values; raises InputsError listing names and shapes that differ."""
@@ -65,26 +64,13 @@ class OnnxFramework(NumpyValues):
         """Copy what was changed; see ModelCopier."""
         return model.copied()
 
-    def environment(self) -> dict[str, str]:
-        """The version of onnxruntime, and how it is run."""
-        return environment()
-
     def run(
         self, model: Model, inputs: Inputs, sink: CaptureSink, stand_ins: Mapping[str, Model] | None = None
     ) -> None:
         """Run the graph node by node; see ModelRunner. Raises InputsError for inputs that the graph does not take."""
         recorder = self.recorder(sink)
         answers = dict(stand_ins or {})
-
-        def call(*args: Any, **kwargs: Any) -> None:
-            changed = recorder.begin("", args, kwargs, "OnnxModel")
-            given, named = changed or (args, kwargs)
-            whole = answers.pop("", None)
-            output = (
-                whole(*given, **named) if whole else model.run(*given, **named, recorder=recorder, stand_ins=answers)
-            )
-            recorder.end("", "OnnxModel", output)
-
+        answer = answers.pop("", None) or partial(model.run, recorder=recorder, stand_ins=answers)
         batches = [
             one._replace(args=tuple(model.fitted(dict(zip(model.inputs, one.args, strict=False))).values()))
             if one.args
@@ -92,45 +78,29 @@ class OnnxFramework(NumpyValues):
             for one in bound_batches(model.forward, inputs, lambda value: value)
         ]
         with fixed_seed():
-            run_on_batches(call, batches, recorder, self.name)
+            run_on_batches(partial(noted_call, "OnnxModel", recorder, answer), batches, recorder, self.name)
 
     def widened(self, model: Model) -> Model | None:  # noqa: ARG002
         """Return None: onnxruntime has kernels for float64 for few operators only."""
         return None
 
 
-def model_parameters(model: OnnxModel, label: str) -> ParameterSet:
-    """The parameters of a model, those of folded norms too, and its modules in the order in which they run."""
+def _parameters(model: OnnxModel) -> Iterator[Parameter]:
+    """The parameters of a model, those of folded norms too."""
     folded = {norm.bias_name for norm in model.folded if norm.bias is None}
-    found = [
-        Parameter(
-            one.name,
-            one.transform.output_shape(tensor.shape),
-            tensor.dtype,
-            one.module,
-            one.attribute,
-            buffer=one.buffer,
-        )
-        for one in model.parameters
-        if one.name not in folded
-        for tensor in [model.tensors[one.initializer]]
-    ]
-    found += [
-        Parameter(
-            f"{norm.path}.{name}", value.shape, value.dtype.name, norm.path, name, buffer=name.startswith("running")
-        )
-        for norm in model.folded
-        for name, value in norm.norm.items()
-    ]
-    found += [
-        Parameter(name, shape, "float32", name.removesuffix(".bias"), "bias") for name, shape in model.zeros.items()
-    ]
-    found = [replace(one, tied_to=model.ties.get(one.name)) for one in found]
-    own: dict[str, list[str]] = {path: [] for path in ("", *model.classes)}
-    for one in found:
-        own.setdefault(one.module, []).append(one.name)
-    modules = [_module(model, path, names) for path, names in own.items()]
-    return ParameterSet(label, "onnx", tuple(found), tuple(modules))
+    for parameter in model.parameters:
+        if parameter.name not in folded:
+            tensor = model.tensors[parameter.initializer]
+            shape = parameter.transform.output_shape(tensor.shape)
+            yield Parameter(
+                parameter.name, shape, tensor.dtype, parameter.module, parameter.attribute, buffer=parameter.buffer
+            )
+    for norm in model.folded:
+        for name, value in norm.norm.items():
+            whole_name, buffer = f"{norm.path}.{name}", name.startswith("running")
+            yield Parameter(whole_name, value.shape, value.dtype.name, norm.path, name, buffer=buffer)
+    for name, shape in model.zeros.items():
+        yield Parameter(name, shape, "float32", name.removesuffix(".bias"), "bias")
 
 
 def _module(model: OnnxModel, path: str, names: list[str]) -> Module:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from itertools import islice, permutations, product
+from itertools import islice, pairwise, permutations, product
 from math import prod
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from align.core.align_sequences import grouped
 from align.core.name_map import FlowPlace, Pairing
-from align.core.piece_transforms import Part, Slice
+from align.core.piece_transforms import Part, Share, Slice, Sum, apart_from_cut, apart_from_whole, join_fault
 from align.core.transforms import IDENTITY, Permute, Reshape, chained
-from align.names.dataflow.follow_uses import returned_alike
+from align.names.dataflow.cut_products import returned_alike
+from align.names.dataflow.follow_uses import OWN_PARTS
+from align.names.matching.fused_layers import with_rows_of_zeros
 from align.names.thresholds import MOST_ORDERS_OF_A_TIE, MOST_RUNS_OF_A_TENSOR
 from align.words.catalogue import sentence
 
@@ -24,10 +27,12 @@ if TYPE_CHECKING:
 
     from align.core.parameters import ParameterSet, Shape
     from align.core.transforms import Transform
-    from align.names.dataflow.follow_uses import Followed, FollowedUses, Match, Returned, TieKey, UseKey
-    from align.names.dataflow.weight_pieces import PieceIndex
-    from align.names.trial_sides import TrialSide
+    from align.names.dataflow.cut_products import Returned, UseKey
+    from align.names.dataflow.follow_uses import Followed, FollowedUses, Match, TieKey
+    from align.names.dataflow.seen_rows import Piece, PieceIndex
+    from align.names.equal_values import TrialSide
 
+    Made = tuple[str, Sum | Share | None]  # a source, and how it is a term of a sum, or what is made of it
     Tried = tuple[dict[TieKey, int], FollowedUses]
     Places = NDArray[np.int64]
 
@@ -39,7 +44,7 @@ class FlowPairings:
         first, second = sides
         self._indexes = indexes
         self._shapes = tuple({p.name: p.shape for p in side.parameters.parameters} for side in (first, second))
-        self._places: dict[str, dict[str, Places]] = defaultdict(dict)
+        self._places: dict[str, dict[Made, Places]] = defaultdict(dict)
         self._whole: dict[tuple[str, str], Transform] = {}
         self._how: dict[tuple[str, str], Status] = {}
         self.places: dict[tuple[str, str], FlowPlace] = {}
@@ -51,7 +56,14 @@ class FlowPairings:
             for target in one.use.piece.names:
                 if (source, target) not in self.places:
                     self.places[source, target] = _place(source, target, one, match)
-        mine, theirs = self._indexes[0].origins(match.use.piece), self._indexes[1].origins(one.use.piece)
+        if match.term is None:
+            self._add_pieces(one, match, (match.use.piece, one.use.piece), how)
+        else:
+            mine, theirs = self._indexes[1].terms(one.use.piece)[match.term[0]], match.use.terms[match.term[1]][0]
+            self._add_pieces(one, match, (theirs, mine), "free" if match.free and how != "open" else how)
+
+    def _add_pieces(self, one: Followed, match: Match, pieces: tuple[Piece, Piece], how: Status) -> None:
+        mine, theirs = (index.origins(piece) for index, piece in zip(self._indexes, pieces, strict=True))
         if match.change or not mine or not theirs:
             both_plain, both_computed = bool(mine and theirs), not mine and not theirs
             if both_computed or (match.change == "inverse" and not both_plain):  # what is computed, only outputs prove
@@ -60,20 +72,21 @@ class FlowPairings:
         for source, places in mine.items():
             given = match.of(places).reshape(-1)
             for target, own in theirs.items():
-                laid = own.reshape(-1) if one.use.kind == "shift" else own
+                laid = own.reshape(-1) if one.use.kind == "shift" else match.within(own)
                 kept = (laid if match.own is None else laid[..., list(match.own)]).reshape(-1)
                 both = (given >= 0) & (kept >= 0)
                 if both.any():
-                    self.join(source, target, given[both], kept[both], how)
+                    self.join((source, match.step), target, given[both], kept[both], how)
 
-    def join(self, source: str, target: str, given: Places, kept: Places, how: Status) -> None:
-        """Note that these elements of a target are those of a source."""
-        places = self._places[target]
+    def join(self, made_of: Made, target: str, given: Places, kept: Places, how: Status) -> None:
+        """Note that these elements of a target are those of a source, or terms of sums with them."""
+        places, (source, step) = self._places[target], made_of
         for other, known in places.items():
-            if other != source and (known[kept] >= 0).any():
+            is_added = isinstance(step, Sum) and isinstance(other[1], Sum) and step.term != other[1].term
+            if other != made_of and not is_added and (known[kept] >= 0).any():
                 self._clash.add(target)
         size = int(np.prod(self._shapes[1][target], dtype=int))
-        made = places.setdefault(source, np.full(size, -1, np.int64))
+        made = places.setdefault(made_of, np.full(size, -1, np.int64))
         if ((made[kept] >= 0) & (made[kept] != given)).any():
             self._clash.add(target)
         made[kept] = given
@@ -104,6 +117,7 @@ class FlowPairings:
     def pairings(self) -> list[Pairing]:
         """All pairs, of those targets that are of one mind."""
         found: dict[str, list[Pairing]] = defaultdict(list)
+        partly: set[str] = set()
         for (source, target), change in self._whole.items():
             found[target].append(self._pairing(source, target, change))
         for target, sources in self._places.items():
@@ -111,20 +125,35 @@ class FlowPairings:
                 continue
             shape = self._shapes[1][target]
             own: list[Pairing] = []
-            for source, places in sources.items():
+            for (source, step), places in sources.items():
                 made = transforms_of(places.reshape(shape), self._shapes[0][source])
                 if made is None:
                     own = []
                     break
-                own += [self._pairing(source, target, change) for change in made]
-            if own and sum((places >= 0).sum() for places in sources.values()) == np.prod(shape, dtype=int):
+                own += [self._pairing(source, target, _with_step(change, step)) for change in made]
+            has_all = np.logical_or.reduce([places >= 0 for places in sources.values()]).all()
+            is_sum = any(isinstance(step, Sum) for _, step in sources)
+            if own and not (is_sum and join_fault([one.transform for one in own])):
                 found[target] = own
-        return [pairing for own in found.values() for pairing in own]
+                partly |= set() if has_all else {target}
+        whole = with_rows_of_zeros([pairing for own in found.values() for pairing in own], self._shapes)
+        groups = grouped((pairing.target, pairing.transform) for pairing in whole if pairing.target in partly)
+        lacking = {target for target, changes in groups.items() if join_fault(changes)}
+        return [pairing for pairing in whole if pairing.target not in lacking]
 
     def _pairing(self, source: str, target: str, change: Transform) -> Pairing:
         how = self._how[source, target]
         note = sentence("pair_note.either_is_right") if how == "free" else ""
         return Pairing(source, target, "dataflow", 0.0 if how == "open" else 1.0, change, note)
+
+
+def _with_step(change: Transform, step: Sum | Share | None) -> Transform:
+    """A transform with the step that makes it one of a term: a sum stands in its part, a share behind what is cut."""
+    if isinstance(step, Share):
+        cut, rest = apart_from_cut(change)
+        return chained(cut, step, rest)
+    before, place = apart_from_whole(change)
+    return chained(before, step or IDENTITY, place or IDENTITY)
 
 
 def _place(source: str, target: str, one: Followed, match: Match) -> FlowPlace:
@@ -220,6 +249,11 @@ class _Region:
     ties: tuple[TieKey, ...]
 
 
+def _region(start: int, wrong: int, ties: Mapping[TieKey, tuple[int, int]]) -> _Region:
+    here = [tie for tie, (place, _) in ties.items() if start <= place < wrong]
+    return _Region(start, wrong, tuple(sorted(here, key=lambda tie: ties[tie][0])))
+
+
 class OrderSearch:
     """The orders that are tried: of ties before a use with wrong rows, until its rows are right."""
 
@@ -229,6 +263,8 @@ class OrderSearch:
         self._keys: list[UseKey] = []
         self._good: list[bool] = []
         self._ties: dict[TieKey, tuple[int, int]] = {}  # where it is made, and its number of orders
+        self._soft: dict[TieKey, tuple[int, int]] = {}  # others, of which the first order is tried first
+        self._likely: set[TieKey] = set()
         self._tested: dict[tuple[TieKey, ...], set[tuple[int, ...]]] = defaultdict(set)
         self._dead: dict[TieKey, set[int]] = defaultdict(set)
 
@@ -257,20 +293,29 @@ class OrderSearch:
 
     def _note_ties(self, run: FollowedUses) -> None:
         places = {key: at for at, key in enumerate(self._keys)}
-        for tie, ways in run.ties.items():
-            at = places.get(run.choices[tie])
-            if at is not None:
-                self._ties[tie] = at, ways
+        for known, ties in ((self._ties, run.ties), (self._soft, run.soft_ties)):
+            for tie, ways in ties.items():
+                at = places.get(run.choices[tie])
+                if at is not None and ways > 1:
+                    known[tie] = at, ways
+        self._likely |= run.likely_ties
 
     def _regions(self) -> list[_Region]:
-        found, start = [], 0
-        for at, good in enumerate(self._good):
-            if not good:
-                ties = [tie for tie, (place, _) in self._ties.items() if start <= place < at]
-                if ties:
-                    found.append(_Region(start, at, tuple(sorted(ties, key=lambda tie: self._ties[tie][0]))))
-                start = at
-        return found
+        """The ties before each use with wrong rows; where they were tried, those whose order was likely to be right."""
+        found = []
+        for start, wrong in self._spans():
+            open_ties = {tie: own for tie, own in self._ties.items() if tie not in self._likely}
+            likely = {tie: own for tie, own in {**self._ties, **self._soft}.items() if tie not in open_ties}
+            of_classes = {tie: own for tie, own in likely.items() if isinstance(tie, frozenset) or tie[0] != OWN_PARTS}
+            regions = [_region(start, wrong, ties) for ties in (open_ties, of_classes, likely)]
+            open_ones = (one for one in regions if one.ties and self._untested(one) is not None)
+            found += [next(open_ones, None) or regions[0]]
+        return [one for one in found if one.ties]
+
+    def _spans(self) -> list[tuple[int, int]]:
+        """From each use with wrong rows, or the first use, to the next one."""
+        wrong = [at for at, good in enumerate(self._good) if not good]
+        return list(pairwise([0, *wrong]))
 
     def next_orders(self) -> dict[TieKey, int] | None:
         """The orders of the next run: in each region others; None where there are none left."""
@@ -290,10 +335,10 @@ class OrderSearch:
     def _untested(self, region: _Region) -> tuple[int, ...] | None:
         """Other orders of the ties of a region: first of the last one, of windows last."""
         ties = sorted(region.ties, key=lambda tie: not isinstance(tie, tuple))
-        ways = []
+        ways, known = [], {**self._ties, **self._soft}
         for tie in ties:
             now = self.orders.get(tie, 0)
-            ways.append([now, *(way for way in range(self._ties[tie][1]) if way != now and way not in self._dead[tie])])
+            ways.append([now, *(way for way in range(known[tie][1]) if way != now and way not in self._dead[tie])])
         for chosen in islice(product(*ways), MOST_ORDERS_OF_A_TIE):  # the last one changes first
             named = dict(zip(ties, chosen, strict=True))
             found = tuple(named[tie] for tie in region.ties)
@@ -305,27 +350,54 @@ class OrderSearch:
         """Take what a run showed: keep the orders of those regions in which rows are right for longer."""
         self.last = orders
         good = self._goods(run)
-        for region in self._regions():
-            changed = [tie for tie in region.ties if orders.get(tie, 0) != self.orders.get(tie, 0)]
+        for start, wrong in self._spans():
+            ties = _region(start, wrong, {**self._ties, **self._soft}).ties
+            changed = [tie for tie in ties if orders.get(tie, 0) != self.orders.get(tie, 0)]
             if not changed:
                 continue
-            reached = next((at for at in range(region.start + 1, len(good)) if not good[at]), len(good))
-            if reached > region.wrong:
+            reached = next((at for at in range(start + 1, len(good)) if not good[at]), len(good))
+            if reached > wrong:
                 self.orders |= {tie: orders[tie] for tie in changed}
-                self._good[region.start + 1 : reached] = good[region.start + 1 : reached]
+                self._good[start + 1 : reached] = good[start + 1 : reached]
                 self._good[reached : reached + 1] = [False] * (reached < len(good))
-            elif reached < region.wrong and len(changed) == 1:
+            elif reached < wrong and len(changed) == 1:
                 self._dead[changed[0]].add(orders[changed[0]])
         self._note_ties(run)
 
-    def doubted(self, half: int) -> dict[TieKey, int]:
-        """Another order for every second tie, which is to show that it has an effect."""
+    def unshown(self, run: FollowedUses) -> set[UseKey]:
+        """Uses whose parts may stand in another order, if the next layer behind theirs has wrong rows, too."""
+        good = self._goods(run)
+        found = set()
+        for key, at in {key: at for at, key in enumerate(self._keys) if key in run.arranged}.items():
+            owners = {_owner(name) for name in run.followed[key].use.piece.names}
+            later = (
+                number
+                for number in range(at + 1, len(self._keys))
+                if (one := run.followed.get(self._keys[number])) is not None
+                and one.use.heavy
+                and owners.isdisjoint(map(_owner, one.use.piece.names))
+            )
+            found |= set() if good[next(later, -1)] else {key}
+        return found
+
+    @property
+    def doubts(self) -> int:
+        """How many runs show whether ties have an effect."""
+        return min(2, len(self._ties))
+
+    def doubted(self, runs: int) -> list[dict[TieKey, int]]:
+        """Another order for every second tie, and for the others, which are to show that it has an effect.
+
+        Where only one run is left, all have another one at once.
+        """
         ties = sorted(self._ties, key=lambda tie: self._ties[tie][0])
-        other = {
-            tie: (self.orders.get(tie, 0) + max(1, self._ties[tie][1] // 2)) % self._ties[tie][1]
-            for tie in ties[half::2]
-        }
-        return {**self.orders, **other}
+        count = max(1, min(self.doubts, runs))
+        halves = (ties[half::count] for half in range(count))
+        return [{**self.orders, **dict(map(self._other, half))} for half in halves if half]
+
+    def _other(self, tie: TieKey) -> tuple[TieKey, int]:
+        ways = self._ties[tie][1]
+        return tie, (self.orders.get(tie, 0) + max(1, ways // 2)) % ways
 
     def status(self, run: FollowedUses, others: Sequence[Tried], *, proven: bool) -> dict[TieKey, Status]:
         """What each tie is: sure, free where another order changes nothing, or open.
@@ -365,6 +437,10 @@ class OrderSearch:
         return not returned_alike(run.outputs, other.outputs)
 
 
+def _owner(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
 # From elements to transforms: which elements of the source a target consists of, as steps that a map can hold.
 
 
@@ -389,18 +465,29 @@ def transforms_of(places: Places, shape: Shape) -> list[Transform] | None:
 
 
 def _nested(places: Places, shape: Shape) -> list[Transform] | None:
-    """Parts within each place of the first axis, as of the experts of one tensor."""
-    if places.ndim < 2 or places.shape[0] > MOST_RUNS_OF_A_TENSOR:
+    """Parts within parts: within those of an axis that are filled alike, else within each place of the first axis."""
+    for axis, size in enumerate(places.shape):
+        alike = np.moveaxis(places >= 0, axis, 0).reshape(size, -1)
+        starts = [0, *(np.flatnonzero((alike[1:] != alike[:-1]).any(1)) + 1).tolist(), size]
+        if 2 < len(starts) <= MOST_RUNS_OF_A_TENSOR:
+            return _within(places, shape, axis, [*pairwise(starts)])
+    axis = next((axis for axis, size in enumerate(places.shape) if size > 1), places.ndim)
+    if axis >= places.ndim - 1 or places.shape[axis] > MOST_RUNS_OF_A_TENSOR:
         return None
+    return _within(places, shape, axis, [(at, at + 1) for at in range(places.shape[axis])])
+
+
+def _within(places: Places, shape: Shape, axis: int, spans: Sequence[tuple[int, int]]) -> list[Transform] | None:
+    """The parts within each span of an axis."""
     found: list[Transform] = []
-    for at in range(places.shape[0]):
-        inner = places[at : at + 1]
+    for start, stop in spans:
+        inner = places[(slice(None),) * axis + (slice(start, stop),)]
         if (inner >= 0).any():
-            parts = transforms_of(inner, shape) if places.shape[0] > 1 else None
-            if parts is None:
+            parts = transforms_of(inner, shape)
+            if parts is None or len(found) + len(parts) > MOST_RUNS_OF_A_TENSOR:
                 return None
-            found += [chained(one, Part(0, at, at + 1, places.shape)) for one in parts]
-    return found if len(found) <= MOST_RUNS_OF_A_TENSOR else None
+            found += [chained(one, Part(axis, start, stop, places.shape)) for one in parts]
+    return found
 
 
 def _runs(places: Places, shape: Shape, axis: int, have: NDArray[np.bool_]) -> list[Transform] | None:
@@ -453,7 +540,27 @@ def _of_region(region: Places, shape: Shape) -> Transform | None:
             turned = _turned(local.reshape(region.shape), cut)
             if turned is not None:
                 return chained(_shaped(shape, before), Slice(axis, start, stop, before), turned)
-    return None
+    return _of_block(region, shape)
+
+
+def _of_block(region: Places, shape: Shape) -> Transform | None:
+    """The transform that makes an array of a block that is cut out of the source along several axes."""
+    indices = np.unravel_index(region.reshape(-1), shape)
+    spans = [(int(along.min()), int(along.max()) + 1) for along in indices]
+    sizes = tuple(stop - start for start, stop in spans)
+    if prod(sizes) != region.size:
+        return None
+    local = np.ravel_multi_index(tuple(own - start for own, (start, _) in zip(indices, spans, strict=True)), sizes)
+    turned = _turned(local.reshape(region.shape), sizes)
+    if turned is None:
+        return None
+    cuts: list[Transform] = []
+    left = shape
+    for axis, (start, stop) in enumerate(spans):
+        if stop - start < shape[axis]:
+            cuts.append(Slice(axis, start, stop, left))
+            left = (*left[:axis], stop - start, *left[axis + 1 :])
+    return chained(*cuts, turned)
 
 
 def _groupings(shape: Shape) -> Iterator[Shape]:

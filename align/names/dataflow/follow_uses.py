@@ -6,40 +6,32 @@ at once: what comes behind it then sees the right rows too, so that one run sett
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from dataclasses import dataclass, field
-from itertools import chain, islice, pairwise, permutations, product
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise, permutations, product
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from align.names.dataflow.operator_uses import Answer, SeenRows, Use, distance, joined_rows, read_uses
-from align.names.thresholds import (
-    AGREEING_DISTANCE,
-    MOST_CUTS,
-    MOST_FOLLOWING_USES,
-    MOST_LEAVES,
-    MOST_ORDERS_OF_A_TIE,
-    MOST_WINDOWS,
-    REORDERED_SUM_DISTANCE,
-)
-from align.names.trial_sides import agree, see_tensor
+from align.names.dataflow.cut_products import Features, PartsOfBoth, UseKey, UseSink, added_to, key_of, unlikeness
+from align.names.dataflow.first_side import TakenUses, added_by_feature, each_has_its_own, terms_paired
+from align.names.dataflow.operator_uses import Answer
+from align.names.dataflow.seen_rows import see_rows
+from align.names.thresholds import MOST_CUTS, MOST_LEAVES, MOST_ORDERS_OF_A_TIE, MOST_WINDOWS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from align.core.dtypes import Array
-    from align.core.traces import Capture, OperatorCall
+    from align.core.parameters import Array
+    from align.core.piece_transforms import Share, Sum
     from align.core.transforms import Transform
-    from align.names.dataflow.weight_pieces import PieceIndex
-    from align.names.trial_sides import SeenTensor
+    from align.names.dataflow.cut_products import Arrangement
+    from align.names.dataflow.first_side import FirstSide, Term
+    from align.names.dataflow.operator_uses import Use
+    from align.names.dataflow.seen_rows import PieceIndex
 
-    Returned = list[tuple[str, SeenTensor]]  # by what they are called in what the model returned
-
-Features = tuple[int, ...]
-UseKey = tuple[Any, ...]
-TieKey = frozenset[int] | UseKey  # of the uses of a tie, or of the use that has a window to choose
+Part = tuple["Use", Features | None]
+TieKey = frozenset[Any] | UseKey  # of the uses of a tie, or of the use that has a window to choose
 
 
 # Where one side divides by what the other multiplies by, its value is the inverse.
@@ -49,187 +41,8 @@ INVERSES = {
 }  # fmt: skip
 
 
+OWN_PARTS = "own parts"  # names the order of parts of one layer, where its class has another
 ELEMENTWISE_KINDS = ("scale", "divide", "shift", "subtract")
-
-
-class ReturnedTensors:
-    """A sink that keeps what the model returned."""
-
-    def __init__(self) -> None:
-        self.outputs: Returned = []
-
-    def add(self, capture: Capture, value: Array) -> None:
-        """Keep what the model itself returned."""
-        if not capture.module:
-            self.outputs.append((capture.output, see_tensor(value)))
-
-
-def returned_alike(one: Returned, two: Returned) -> bool:
-    """Tell whether two models returned the same: by name where both name all of it alike, else by place."""
-    named = dict(two)
-    if {name for name, _ in one} == named.keys() and len(named) == len(one) == len(two):
-        two = [(name, named[name]) for name, _ in one]
-    return agree(*([seen for _, seen in own] for own in (one, two)))
-
-
-class UseSink(ReturnedTensors):
-    """An OperatorSink that is handed every use of a parameter, and keeps what the model returned.
-
-    It also sees how the features of a product are cut into parts: what an operator returns may consist of elements of
-    the product alone.
-    """
-
-    def __init__(self, index: PieceIndex) -> None:
-        super().__init__()
-        self.index = index
-        self._products: list[Use] = []
-        self._cut: dict[float, _Cut] = {}
-        self._leaves: dict[UseKey, dict[Features, None]] = defaultdict(dict)
-
-    def operator(self, call: OperatorCall) -> Any:
-        """Make a call, use by use."""
-        reader = read_uses(call, self.index)
-        answer: Answer | None = None
-        made_of: list[Use] = []
-        while True:
-            try:
-                use = reader.send(answer)
-            except StopIteration as end:
-                self._look(call, end.value, made_of)
-                return end.value
-            answer = self.take(use)
-            if use.kind == "product":
-                made_of.append(use)
-            elif use.kind == "shift" and (before := added_to(use.rows, self._products)) is not None:
-                made_of += [before] if all(before is not one for one in made_of) else []
-
-    def take(self, use: Use) -> Answer | None:
-        """Take one use; return what is to be in its place."""
-        raise NotImplementedError
-
-    def _look(self, call: OperatorCall, made: Any, made_of: Sequence[Use]) -> None:
-        """See whether a call returned a product, or some features of one that were returned before."""
-        if not made_of and not self._cut:
-            return
-        # What an index takes is seen where it is used.
-        shown = [*([] if made_of else call.tensors), *call.outputs(made)]
-        for value in shown:
-            if value.dtype.kind != "f" or value.size < 2:
-                continue
-            if made_of:
-                self._note_rows(value, made_of)
-            elif (cut := self._cut.get(float(value[(0,) * value.ndim]))) is not None:
-                self._note_leaf(value, cut)
-
-    def _note_rows(self, value: Array, made_of: Sequence[Use]) -> None:
-        features = made_of[0].features
-        if features < 2 or value.size % (features * len(made_of)):
-            return
-        axis = next((axis for axis in (-1, 1) if value.ndim > 1 and value.shape[axis] == features), None)
-        if axis is None:
-            return
-        rows = np.moveaxis(value, axis, -1).reshape(len(made_of), -1, features)
-        for use, own in zip(made_of, rows, strict=True):
-            cut = _Cut([key_of(one) for one in made_of], key_of(use), own[0], len(own))
-            self._cut |= dict.fromkeys(own[0].tolist(), cut)
-
-    def _note_leaf(self, value: Array, cut: _Cut) -> None:
-        size, own = len(cut.row), self._leaves[cut.key]
-        if value.size >= size * cut.count * len(cut.beside) or value.size % cut.count or len(own) >= MOST_LEAVES:
-            return
-        flat = value.reshape(-1)
-        at = np.searchsorted(cut.known, flat).clip(0, size - 1)
-        found = cut.order[at[cut.known[at] == flat]]
-        order, first = np.unique(found, return_index=True)
-        features = tuple(int(one) for one in order[np.argsort(first)])
-        if len(features) == size:
-            return
-        if len(features) * cut.count == value.size:
-            own.setdefault(features)
-        elif len(features) * cut.count * len(cut.beside) == value.size:
-            for key in cut.beside:
-                self._leaves[key].setdefault(features)
-
-    def partitions(self, key: UseKey, size: int) -> list[list[Features]]:
-        """The ways in which the features of a product were cut, the coarsest first."""
-        leaves = list(self._leaves.get(key, ()))
-        found: list[list[Features]] = []
-        parts = _cover(tuple(range(size)), leaves)
-        while parts is not None and parts not in found and len(found) < MOST_CUTS:
-            found.append(parts)
-            finer = (_cover(one, [leaf for leaf in leaves if len(leaf) < len(one)]) or [one] for one in parts)
-            parts = list(chain.from_iterable(finer))
-        return found
-
-
-class _Cut:
-    """The first row of a product, by its values, the number of rows, and the products of the same call."""
-
-    def __init__(self, beside: list[UseKey], key: UseKey, row: Array, count: int) -> None:
-        self.beside, self.key, self.row, self.count = beside, key, row, count
-        self.order = np.argsort(row)
-        self.known = row[self.order]
-
-
-def _cover(whole: Features, leaves: Iterable[Features]) -> list[Features] | None:
-    """The first leaves that have no feature in common and together have all; None if these are not all."""
-    left, taken = set(whole), []
-    for leaf in leaves:
-        if left.issuperset(leaf):
-            taken.append(leaf)
-            left.difference_update(leaf)
-    return taken if taken and not left else None
-
-
-def key_of(use: Use) -> UseKey:
-    """What tells one use from all others of its side: a piece that several calls use alike has one."""
-    piece = use.piece
-    return use.kind, piece.number, piece.offset, piece.shape, piece.strides
-
-
-class SeenUses(UseSink):
-    """The uses of the first side in the order of their first calls, each with the rows of all of its calls."""
-
-    def __init__(self, index: PieceIndex) -> None:
-        super().__init__(index)
-        self._found: dict[UseKey, tuple[Use, list[SeenRows]]] = {}
-
-    def take(self, use: Use) -> None:
-        """Note a use, and what is added to what a product came to."""
-        found = self._found.get(key_of(use))
-        if found is None:
-            use.order = len(self._found)
-            use.value = np.array(use.value)
-            self._found[key_of(use)] = found = use, []
-        found[1].append(use.rows)
-        if use.kind == "product":
-            self._products = [*self._products[-MOST_LEAVES:], use]
-        if use.kind == "shift" and (before := added_to(use.rows, self._products)) is not None:
-            self._found[key_of(before)][0].bias = found[0]
-
-    def uses(self) -> list[Use]:
-        """All uses, each once."""
-        for key, (use, rows) in self._found.items():
-            use.rows = joined_rows(rows)
-            if use.kind == "product" and not use.leaves:
-                use.leaves = self.partitions(key, use.features)
-        found = [use for use, _ in self._found.values()]
-        heavy = [use for use in found if use.heavy]
-        for at, use in enumerate(heavy):
-            use.after = tuple(one.fans for one in heavy[at + 1 : at + 1 + MOST_FOLLOWING_USES])
-        return found
-
-
-def added_to(rows: SeenRows, products: Sequence[Use]) -> Use | None:
-    """The latest product to whose outcome something is added."""
-    for one in reversed(products):
-        out = one.out
-        fits = out is not None and out.width == rows.width and out.count == rows.count
-        if out is None or not fits:
-            continue
-        if not (out.marks.any() or rows.marks.any()) or distance(out.marks, rows.marks) < REORDERED_SUM_DISTANCE:
-            return one
-    return None
 
 
 How = Literal["place", "choice", "after", "given", "forced"]
@@ -247,6 +60,15 @@ class Match:
     features: Features | None
     columns: tuple[int, ...] | None = None
     change: str = ""  # what is done to the value where the operators are each other's inverses
+
+    span: tuple[int, int] | None = None  # which features of the second side's rows are those of the first side's
+    term: tuple[int, int] | None = None  # of what is added: which of its terms is which of the first side's
+    step: Sum | Share | None = None  # where several of one side are one of the other
+    free: bool = False  # whether any term may be any: only their sum has an effect
+
+    def within(self, value: Array) -> Array:
+        """The part of the second side's value, or of the places of it, that this is about."""
+        return value if self.span is None else value[slice(*self.span)]
 
     def of(self, value: Array) -> Array:
         """What the second side has of what the first side has, laid out as the first side's value is."""
@@ -272,41 +94,6 @@ class Followed:
     tie: TieKey = frozenset()
 
 
-@dataclass(slots=True)
-class FirstSide:
-    """The uses of the first side, looked up by the rows that go in."""
-
-    uses: list[Use]
-    _by_kind: dict[tuple[str, int], list[Use]] = field(init=False)
-    _sizes: dict[tuple[str, int], list[float]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        grouped: dict[tuple[str, int], list[tuple[float, int, Use]]] = defaultdict(list)
-        for use in self.uses:
-            grouped[use.kind, use.rows.width].append((use.rows.size, use.order, use))
-        self._by_kind = {key: [one[2] for one in sorted(own, key=lambda one: one[:2])] for key, own in grouped.items()}
-        self._sizes = {key: [one.rows.size for one in own] for key, own in self._by_kind.items()}
-
-    def alike(self, kind: str, rows: SeenRows) -> list[Use]:
-        """Uses of a kind that the same rows go into, in their order."""
-        known, sizes = self._by_kind.get((kind, rows.width), []), self._sizes.get((kind, rows.width), [])
-        margin = 2 * AGREEING_DISTANCE * rows.size
-        near = known[bisect_left(sizes, rows.size - margin) : bisect_right(sizes, rows.size + margin)]
-        found = [use for use in near if use.rows.count == rows.count and use.rows.same(rows)]
-        return sorted(found, key=lambda use: use.order)
-
-    def among(self, kind: str, rows: SeenRows) -> list[Use]:
-        """Uses of a kind that some of these rows go into, or these and others, in their order."""
-        known = self._by_kind.get((kind, rows.width), [])
-        found = [use for use in known if use.rows.count != rows.count and use.rows.same(rows)]
-        return sorted(found, key=lambda use: use.order)
-
-    def fed_zeros(self, kind: str, rows: SeenRows) -> list[Use]:
-        """Uses of a kind that rows of zeros go into, as first states are, if these are such; in their order."""
-        known = () if rows.marks.any() else self._by_kind.get((kind, rows.width), ())
-        return sorted((use for use in known if not use.rows.marks.all()), key=lambda use: use.order)
-
-
 class FollowedUses(UseSink):
     """A run of the second side in which each use gets the value of the first side's use that stands at its place."""
 
@@ -317,23 +104,29 @@ class FollowedUses(UseSink):
         own: Mapping[UseKey, Use],
         orders: Mapping[TieKey, int],
         known: tuple[Mapping[str, Sequence[str]], Mapping[str, tuple[str, Transform]]],
+        family: Callable[[str], tuple[str, ...]],
     ) -> None:
         super().__init__(index)
         self._first = first
+        self._own = own
         self._partitions = {key: use.leaves for key, use in own.items()}
-        self._afters = {key: use.after for key, use in own.items()}
-        self._biased = {key for key, use in own.items() if use.bias is not None}
-        self._orders = orders
+        self._biased = {key for key, use in own.items() if use.bias or _has_own(use)}
+        self._orders, self._family = orders, family
         self._hints, self._given = known
         self.followed: dict[UseKey, Followed] = {}
         self.ties: dict[TieKey, int] = {}
+        self.soft_ties: dict[TieKey, int] = {}  # whose first order is taken for right where nothing speaks against it
+        self.likely_ties: set[TieKey] = set()  # of all others, those whose first order is likely to be right
+        self._arrangements: dict[TieKey, list[Arrangement]] = {}
+        self._own_orders: dict[TieKey, TieKey] = {}  # of each class of layers: the first one
+        self.arranged: dict[UseKey, TieKey] = {}  # uses whose parts may stand in several orders, and what is added
         self.choices: dict[TieKey, UseKey] = {}  # the use at which each was made first
         sources = {source for source, _ in self._given.values()}
-        self._taken: set[tuple[int, Features | None]] = {
-            (use.order, None) for use in first.uses if use.piece.names[0] in sources
-        }
+        self._taken = TakenUses(use for use in first.uses if use.piece.names[0] in sources)
         self._rows_taken: dict[int, int] = {}
+        self._columns_taken: set[tuple[int, Features, Features | None]] = set()
         self._cut_alike: dict[tuple[int, int], TieKey] = {}  # the tie of the first matrix of several in one tensor
+        self._halves: set[UseKey] = set()  # uses of which some columns have no place yet
         self._last = -1
         self.by_zeros: set[UseKey] = set()  # uses that only their rows of zeros, or those before them, gave a place
         self.helped = False  # whether something was put in its place that the model did not compute
@@ -349,9 +142,11 @@ class FollowedUses(UseSink):
             found = Followed(use, [], "given") if given else self._place(use)
             use.order = len(self.followed)
             self.followed[key] = found
+        elif key in self._halves:
+            self._add_columns(found, use)
         elif key in self.by_zeros and all(match.use.rows.same(use.rows) for match in found.matches):
             self.by_zeros.remove(key)
-        if use.kind == "product":
+        if use.multiplies:
             self._products = [*self._products[-MOST_LEAVES:], use]
         if not found.matches:
             is_extra = use.kind == "shift" and found.by in ("after", "forced") and added_to(use.rows, self._products)
@@ -366,31 +161,93 @@ class FollowedUses(UseSink):
         return Answer(value, forced)
 
     def _place(self, use: Use) -> Followed:
-        use.after = self._afters.get(key_of(use), ())
-        if use.kind == "shift" and (before := added_to(use.rows, self._products)) is not None:
-            owner = self.followed[key_of(before)]
-            self.by_zeros |= {key_of(use)} if key_of(before) in self.by_zeros else set()
-            if owner.matches:
-                return self._after(use, owner)
-            if owner.by == "forced":
-                return Followed(use, [], "forced")
-        found = None
-        looks = [look(use.kind, use.rows) for look in (self._first.alike, self._first.among, self._first.fed_zeros)]
-        if use.beside > 1:  # as many experts rather than the one that all tokens see
-            looks.sort(key=lambda alike: len(alike) < use.beside)
-        for alike in looks:
-            tied = [one for one in alike if not self._is_taken(one)]
+        key = key_of(use)
+        if (seen := self._own.get(key)) is not None:
+            use.after, use.leaves, use.becomes = seen.after, seen.leaves, seen.becomes
+        found = self._place_shift(use) if use.kind == "shift" else None
+        if found is not None:
+            return found
+        for alike in self._fed_alike(use):
+            tied = [one for one in alike if not self._taken.has_all(one)]
             found = self._chosen(use, tied) if tied else None
             if found is not None:
+                found = self._part_by_part(found)
                 self.by_zeros |= set() if use.rows.varies else {key_of(use)}
                 break
         else:
-            found = self._otherwise(use) or self._forced(use)
+            found = self._otherwise(use) or self._beside_in_sum(use) or self._by_columns(use) or self._forced(use)
         for match in found.matches:
             if match.columns is None or len(match.columns) == match.use.rows.width:
-                self._taken.add((match.use.order, match.features))
+                self._taken.add(match.use, match.features)
             self._last = max(self._last, match.use.order)
         return found
+
+    def _fed_alike(self, use: Use) -> Iterator[list[Use]]:
+        """The uses that the same rows go into, then those that share rows, as far as one looks."""
+        first = self._first
+        looks = [first.alike, first.among, first.fed_zeros]
+        if use.beside > 1:  # as many experts rather than the one that all tokens see
+            yield from sorted((look(use.kind, use.rows) for look in looks), key=lambda alike: len(alike) < use.beside)
+            looks = []
+        for look in (*looks, first.overlapping):
+            yield look(use.kind, use.rows)
+
+    def _place_shift(self, use: Use) -> Followed | None:
+        """Match what is added to a product, or to the sum of several, that has a place; None of anything else."""
+        if (found := self._of_a_sum(use)) is not None:
+            return found
+        before = added_to(use.rows, self._products)
+        if before is None:
+            return None
+        owner = self.followed[key_of(before)]
+        self.by_zeros |= {key_of(use)} if key_of(before) in self.by_zeros else set()
+        if owner.matches:
+            return self._after(use, owner)
+        return Followed(use, [], "forced") if owner.by == "forced" else None
+
+    def _beside_in_sum(self, use: Use) -> Followed | None:
+        """Match a product with the one that is added to what it is added to, too: as of a state to that of an input."""
+        left = self._left_in_sum(use)
+        functions = {name for names in use.becomes.values() for name in names if name != "added" and name[:3] != "by_"}
+        if len(left) != 1 or not functions:  # what is added to a stream of many layers may be any layer
+            return None
+        return self._part_by_part(Followed(use, [_matched(use, None, left[0], None)], "place"))
+
+    def _by_columns(self, use: Use) -> Followed | None:
+        """Match a product of rows that were joined of several with the products that the first side adds up instead."""
+        found = Followed(use, [], "place")
+        self._add_columns(found, use)
+        return found if found.matches else None
+
+    def _add_columns(self, found: Followed, use: Use) -> None:
+        """Match those columns that have no place yet: by their rows, or as what is left of the first side's sum."""
+        if use.data is None:
+            return
+        spans = set(self.cuts.joined(use.data))
+        for span in sorted(spans - {match.span for match in found.matches}):
+            width, rows = span[1] - span[0], see_rows(use.data[..., slice(*span)])
+            first = self._first
+            looks = (look("product", rows) for look in (first.alike, first.among, first.overlapping))
+            ones = [one for look in looks for one in look] if rows.varies else []
+            ones += [one for match in found.matches for one in match.use.summed if one.rows.width == width]
+            ones = [one for one in ones if one.features == use.features and not self._taken.has_all(one)]
+            if ones:
+                whole = Match(None, ones[0], None)
+                found.matches += [replace(one, span=span) for one in self._rearranged(use, whole)[1]]
+                self._take_all(found.matches)
+        self._halves.discard(key_of(use))
+        if found.matches and spans - {match.span for match in found.matches}:
+            self._halves.add(key_of(use))
+
+    def _left_in_sum(self, use: Use) -> list[Use]:
+        """Of the first side's sum that a placed product of a use's sum is in, those of its shape that are left."""
+        seen = self._own.get(key_of(use))
+        placed = [self.followed.get(key_of(one)) for one in seen.summed] if seen is not None else []
+        matched = [one.matches[0].use for one in placed if one is not None and one.matches and one.by != "forced"]
+        left = [
+            one for other in matched for one in other.summed if one.fans == use.fans and not self._taken.has_all(one)
+        ]
+        return list(dict.fromkeys(left))
 
     def _otherwise(self, use: Use) -> Followed | None:
         """Match a use with one that says the same in another way."""
@@ -399,26 +256,51 @@ class FollowedUses(UseSink):
         if use.kind in INVERSES:
             kind, change = INVERSES[use.kind]
             for one in self._first.alike(kind, use.rows):  # with the marks of the same kind
-                if one.fans == use.fans and not self._is_taken(one) and (one.piece.derived or use.piece.derived):
+                if one.fans == use.fans and not self._taken.has_all(one) and (one.piece.derived or use.piece.derived):
                     return Followed(use, [Match(None, one, None, None, change)], "place")
         if use.kind == "scale" or (use.kind == "product" and use.features == 1):
             kind = "product" if use.kind == "scale" else "scale"  # multiplied, and then summed
             for one in self._first.uses:
                 rows = [other.plain or other.rows for other in (one, use)]
                 fits = one.kind == kind and one.value.size == use.value.size and rows[0].same(rows[1])
-                if fits and not self._is_taken(one):
+                if fits and not self._taken.has_all(one):
                     return Followed(use, [Match(None, one, None)], "place")
-        return self._among_columns(use) if use.kind == "product" else None
+        return self._side_by_side_rows(use)
+
+    def _side_by_side_rows(self, use: Use) -> Followed | None:
+        """Match a use with a part of the features of a larger one, or with those that its own features belong to."""
+        if not use.follows_features:
+            return self._among_columns(use) if use.multiplies else None
+        joined = self._first.joined
+        if (part := joined.whole(use, self._is_free)) is not None:
+            return Followed(use, [Match(None, part[0], part[1])], "place")
+        parts = joined.parts(use, self._is_free)
+        if parts is None or any(one.value.shape[:-1] != use.value.shape[:-1] for one, _ in parts):
+            return None
+        return Followed(use, [Match(features, one, None) for one, features in parts], "place")
+
+    def _is_free(self, one: Use, features: Features | None) -> bool:
+        """Tell whether these features of a use that follows those of its rows are left."""
+        return one.follows_features and not self._taken.has(one, features) and not self._taken.has_all(one)
 
     def _among_columns(self, use: Use) -> Followed | None:
-        """Match a product with a part of the features of a larger one: of what the other side joins, and adds up."""
-        for one in self._first.uses:
-            if one.kind == "product" and one.features == use.features and (at := one.rows.begins(use.rows)) is not None:
-                columns = tuple(range(at, at + use.rows.width))
-                if (one.order, columns) not in self._taken:
-                    self._taken.add((one.order, columns))
-                    return Followed(use, [Match(None, one, None, columns)], "place")
-        return None
+        """Match a product with a part of the rows of a larger one, and of its features: of what is added up."""
+
+        def left(one: Use, columns: Features | None) -> list[Features | None]:
+            return [part for part in _parts_as_wide(one, use) if (one.order, columns, part) not in self._columns_taken]
+
+        found = self._first.joined.whole(use, lambda one, columns: bool(left(one, columns)))
+        if found is None:
+            return None
+        one, columns = found
+        parts = sorted(left(one, columns), key=lambda part: unlikeness(use, None, one, part))
+        tie: TieKey = frozenset((one.order, columns, part) for part in parts)
+        if len(parts) > 1:
+            self._note_tie(tie, use, [unlikeness(use, None, one, part) for part in parts])
+        part = parts[self._orders.get(tie, 0) % len(parts)]
+        self._columns_taken.add((one.order, columns, part))
+        made = self._rearranged(use, Match(None, one, part, columns))[1]
+        return Followed(use, made, "choice" if len(parts) > 1 else "place", tie if len(parts) > 1 else frozenset())
 
     def _among_tables(self, use: Use) -> Followed | None:
         """Match a table with the next rows of a larger one, whose numbers go on where this one's begin."""
@@ -435,17 +317,70 @@ class FollowedUses(UseSink):
     def _after(self, use: Use, owner: Followed) -> Followed:
         """What is added to a product is what is added to the products that it was matched with."""
         by: How = "forced" if owner.by == "forced" else "after"
-        if any(match.use.bias is None for match in owner.matches):
-            return Followed(use, [], by)
-        matches = [Match(match.own, match.use.bias, match.features) for match in owner.matches if match.use.bias]
-        self._taken |= {(match.use.order, match.features) for match in matches}
+        biased = [match for match in owner.matches if match.use.bias is not None]
+        if len(biased) < len(owner.matches):  # or added to products of other features, too
+            beside = self._side_by_side_rows(use)
+            if beside is not None or not biased:
+                return beside or Followed(use, [], by)
+        self._note_arranged(use, owner)
+        matches = [Match(match.own, match.use.bias, match.features) for match in biased if match.use.bias]
+        self._take_all(matches)
         return Followed(use, matches, by, owner.tie)
 
-    def _is_taken(self, use: Use) -> bool:
-        if (use.order, None) in self._taken:
-            return True
-        parts = [features for order, features in self._taken if order == use.order and features]
-        return sum(map(len, parts)) >= use.features > 1
+    def _of_a_sum(self, use: Use) -> Followed | None:
+        """Match what is added to a sum of products with what is added there on the first side, whatever to.
+
+        Only the sum of all has an effect. Where one side adds one tensor and the other several, it is their sum.
+        """
+        seen = self._own.get(key_of(use))
+        placed = [(one, self.followed.get(key_of(one))) for one in seen.added_to] if seen is not None else []
+        product, owner = next(((one, own) for one, own in placed if own is not None and own.matches), (None, None))
+        if seen is None or product is None or owner is None or not seen.terms:
+            return None
+        first = owner.matches[0].use
+        is_alone = not product.sums and not first.sums and len(seen.terms) == len(first.biases) == 1
+        if is_alone or all(map(each_has_its_own, (product, first))):
+            return None
+        if any(match.use not in (first, *first.summed) for match in owner.matches):
+            return None
+        matches = self._added_alike(seen, product, [match for match in owner.matches if match.use is first])
+        if not matches:
+            return None
+        self._take_all(matches)
+        self._note_arranged(use, owner)
+        return Followed(use, matches, "forced" if owner.by == "forced" else "after", owner.tie)
+
+    def _note_arranged(self, use: Use, owner: Followed) -> None:
+        if (tie := self.arranged.get(key_of(owner.use))) is not None:
+            self.arranged[key_of(use)] = tie
+
+    def _added_alike(self, use: Use, product: Use, placed: Sequence[Match]) -> list[Match]:
+        """What is added to features of a product as the terms that are added to theirs, feature by feature."""
+        mine, theirs = added_by_feature(product), added_by_feature(placed[0].use)
+        groups: dict[tuple[tuple[Term, ...], ...], list[tuple[list[int], list[int]]]] = defaultdict(list)
+        for match in placed:
+            pairs = zip(match.own or range(len(mine)), match.features or range(len(theirs)), strict=True)
+            for both in ((mine[one], theirs[other]) for one, other in pairs):
+                key = tuple(tuple(term for term, _ in terms) for terms in both)
+                if any(one is use for one, _ in key[0]):
+                    groups[key].append(([place for _, place in both[0]], [place for _, place in both[1]]))
+        found = []
+        for (own, others), places in groups.items():
+            if len(own) > 1 < len(others) and len(own) != len(others):
+                return []
+            for at, number, step in terms_paired(own, others, self._hints):
+                if own[at][0] is use:
+                    features = [tuple(one[side][n] for one in places) for side, n in ((0, at), (1, number))]
+                    is_free = len(own) == len(others) > 1
+                    bias, term = others[number]
+                    found.append(
+                        Match(features[0], bias, features[1], term=(own[at][1], term), step=step, free=is_free)
+                    )
+        return found
+
+    def _take_all(self, matches: Sequence[Match]) -> None:
+        for match in matches:
+            self._taken.add(match.use, match.features)
 
     def _chosen(self, use: Use, tied: Sequence[Use]) -> Followed | None:
         """Match a use with one of those that the same rows go into, or its features with those of several."""
@@ -453,8 +388,9 @@ class FollowedUses(UseSink):
         if not same and use.kind in ELEMENTWISE_KINDS:  # laid out with its axes in another order
             same = self._window(use, [one for one in tied if one.value.size == use.value.size])
         if same:
+            same = [one for one in self._left_in_sum(use) if one in same] or same
             return self._by_order(use, [None], [(one, None) for one in same])
-        if use.kind != "product":
+        if not use.multiplies:
             return None
         window = self._window(use, tied)
         for parts in self._partitions.get(key_of(use)) or [_blocks(use, one) for one in window[:1]]:
@@ -465,13 +401,65 @@ class FollowedUses(UseSink):
                 (one, features)
                 for one in window
                 for features in _parts_of(one, use, level)
-                if (one.order, features) not in self._taken
+                if not self._taken.has(one, features)
             ]
             ways: list[Sequence[Features | None]] = [[None], *self._partitions.get(key_of(use), [])]
             for way in ways if pool else ():
                 if found := self._by_order(use, way, pool):
                     return found
         return self._side_by_side(use, window)
+
+    def _part_by_part(self, found: Followed) -> Followed:
+        """A match of products in which parts that stand in another order are matched one by one."""
+        if not found.use.multiplies:
+            return found
+        arranged = [self._rearranged(found.use, match) for match in found.matches]
+        ties = [tie for tie, _ in arranged if tie]
+        if not ties:
+            return found
+        by: How = "forced" if found.by == "forced" else "choice"
+        return Followed(found.use, [one for _, own in arranged for one in own], by, found.tie or ties[0])
+
+    def _rearranged(self, use: Use, match: Match) -> tuple[TieKey, list[Match]]:
+        """A match part by part, and the tie of their order; the match itself where each part is in its own place.
+
+        All layers of a class have their parts in one order, which is tried where rows behind them are wrong.
+        """
+        if match.own is not None and match.features is not None:
+            return frozenset(), [match]
+        parts = PartsOfBoth(use, match.own, match.use, match.features)
+        if not parts.mine:
+            return frozenset(), [match]
+        tie, order = self._arrangement(use, parts)
+        self.arranged[key_of(use)] = tie
+        if parts.is_as_it_stands(order):
+            return frozenset(), [match]
+        return tie, [replace(match, own=parts.mine[n], features=parts.theirs[at]) for n, at in enumerate(order)]
+
+    def _arrangement(self, use: Use, parts: PartsOfBoth) -> tuple[TieKey, Arrangement]:
+        """The order of parts that is tried for all layers of a class, or for one that is seen to have another."""
+        name = use.piece.names[0]
+        tie: TieKey = ("parts", *self._family(name), *map(len, parts.mine))
+        if is_first := tie not in self._arrangements:
+            self._arrangements[tie] = parts.arrangements()
+        orders = self._arrangements[tie]
+        order = orders[self._orders.get(tie, 0) % len(orders)]
+        self.soft_ties.setdefault(tie, len(orders))
+        self.choices.setdefault(tie, key_of(use))
+        own: TieKey = (OWN_PARTS, name.rpartition(".")[0], *map(len, parts.mine))
+        if is_first or self._own_orders.get(tie) == own:
+            self._own_orders.setdefault(tie, own)
+            return tie, order
+        self.soft_ties.setdefault(own, len(orders))
+        self.choices.setdefault(own, key_of(use))
+        if own not in self._orders and parts.unlike(order) <= parts.least_unlike:
+            return tie, order
+        if own not in self._arrangements:
+            self._arrangements[own] = parts.arrangements()
+        orders = self._arrangements[own]
+        if own in self._orders or parts.unlike(order) > parts.unlike(orders[0]):
+            return own, orders[self._orders.get(own, 0) % len(orders)]
+        return tie, order
 
     def _side_by_side(self, use: Use, window: Sequence[Use]) -> Followed | None:
         """Match a product that is not seen to be cut with several that are as wide together: behind what follows it."""
@@ -496,14 +484,14 @@ class FollowedUses(UseSink):
         """
         if len(tied) < 2:
             return list(tied)
-        taken = {order for order, _ in self._taken}
+        taken = self._taken.orders
         orders = {one.order for one in tied}
         windows: list[list[Use]] = [[tied[0]]]
         for before, one in pairwise(tied):
             between = self._first.uses[before.order + 1 : one.order]
             apart = any(other.order not in orders | taken and other.heavy for other in between)
             windows.append([one]) if apart else windows[-1].append(one)
-        if use.kind == "product" and all(sum(one.features for one in own) < use.features for own in windows):
+        if use.multiplies and all(sum(one.features for one in own) < use.features for own in windows):
             return list(tied)
         key = ("window", *key_of(use))
         if len(windows) > 1:
@@ -519,55 +507,89 @@ class FollowedUses(UseSink):
         sizes = [_width(use, part) for part in parts]
         by_size: dict[int, list[tuple[Use, Features | None]]] = defaultdict(list)
         for one, features in pool:
-            if one.value.shape[:-1] == use.value.shape[:-1] or use.kind != "product":
+            if one.value.shape[:-1] == use.value.shape[:-1] or not use.multiplies:
                 by_size[_width(one, features)].append((one, features))
         if any(len(by_size[size]) < sizes.count(size) for size in sizes):
             return None
         hints = self._hints.get(use.piece.names[0], ())
         for own in by_size.values():
             own.sort(key=lambda one: _rank(one[0], use, hints))
-        tie: TieKey = frozenset(one.order for one, _ in pool)
+        tie: TieKey = frozenset(one.order if features is None else (one.order, features) for one, features in pool)
         if use.beside > 1 and len(pool) == len(parts):  # matrices of one tensor are cut alike
             by_size = {size: sorted(own, key=lambda one: one[0].order) for size, own in by_size.items()}
             tie = self._cut_alike.setdefault((use.piece.number, len(parts)), tie)
         several = {size: own for size, own in by_size.items() if size in sizes and len(own) > 1}
-        at = self._orders.get(tie, 0)
         if several:
-            ways = list(
-                islice(
-                    product(*(permutations(own, sizes.count(size)) for size, own in several.items())),
-                    MOST_ORDERS_OF_A_TIE,
-                )
-            )
-            self.ties.setdefault(tie, len(ways))
-            self.choices.setdefault(tie, key_of(use))
-            for size, order in zip(several, ways[at % len(ways)], strict=True):
+            ways = _assignments(use, parts, several)
+            self._note_tie(tie, use, [unlike for unlike, _ in ways])
+            for size, order in ways[self._orders.get(tie, 0) % len(ways)][1].items():
                 by_size[size] = list(order)
         matches = [_matched(use, part, *by_size[size].pop(0)) for part, size in zip(parts, sizes, strict=True)]
         if several:
             return Followed(use, matches, "choice", tie)
-        left = (own for own in self.ties if isinstance(own, frozenset) and matches[0].use.order in own)
+        mine = {matches[0].use.order, (matches[0].use.order, matches[0].features)}
+        left = (own for own in self.ties if isinstance(own, frozenset) and not own.isdisjoint(mine))
         return Followed(use, matches, "place", next(left, frozenset()))  # the last one of a tie hangs on the others
+
+    def _note_tie(self, tie: TieKey, use: Use, unlike: Sequence[int]) -> None:
+        """Note an order that is chosen at a use; the first one is likely if what is done tells it from all others."""
+        self.ties.setdefault(tie, len(unlike))
+        self.choices.setdefault(tie, key_of(use))
+        if self.choices[tie] == key_of(use) and unlike[0] < unlike[1]:
+            self.likely_ties.add(tie)
 
     def _forced(self, use: Use) -> Followed:
         """Without a place: what names say, else the next use of the first side if it is of the same kind and shape."""
         hints = self._hints.get(use.piece.names[0], ())
         left = [
-            one for one in self._first.uses if one.kind == use.kind and one.fans == use.fans and not self._is_taken(one)
+            one
+            for one in self._first.uses
+            if one.kind == use.kind and one.fans == use.fans and not self._taken.has_all(one)
         ]
         chosen = [one for one in left if one.piece.names[0] in hints][:1]
         if not chosen:
-            later = [one for one in self._first.uses[self._last + 1 :] if not self._is_taken(one)]
+            later = [one for one in self._first.uses[self._last + 1 :] if not self._taken.has_all(one)]
             following = next((one for one in later if one.heavy == use.heavy), None)
             chosen = [one for one in left if one is following]
-        return Followed(use, [Match(None, one, None) for one in chosen], "forced")
+        return self._part_by_part(Followed(use, [Match(None, one, None) for one in chosen], "forced"))
+
+
+def _has_own(product: Use) -> bool:
+    """Tell whether something is added to features of a product alone, in no sum with others."""
+    return any(bias.added_to == [product] for bias, _ in product.biases)
 
 
 def _width(use: Use, features: Features | None) -> int:
     """How many numbers are matched: the features of a product, all numbers of what is done one by one."""
     if features is not None:
         return len(features)
-    return use.features if use.kind == "product" else use.value.size
+    return use.features if use.multiplies else use.value.size
+
+
+def _assignments(
+    use: Use, parts: Sequence[Features | None], several: Mapping[int, Sequence[Part]]
+) -> list[tuple[int, dict[int, tuple[Part, ...]]]]:
+    """The ways to fill parts of each size, the most alike first, each with how unlike what is done with them is."""
+    of_size = {size: [part for part in parts if _width(use, part) == size] for size in several}
+
+    def unlike(way: tuple[tuple[Part, ...], ...]) -> int:
+        return sum(
+            unlikeness(use, part, *theirs)
+            for size, order in zip(several, way, strict=True)
+            for part, theirs in zip(of_size[size], order, strict=True)
+        )
+
+    orders = product(*(permutations(own, len(of_size[size])) for size, own in several.items()))
+    ways = sorted(((unlike(way), way) for way in islice(orders, MOST_ORDERS_OF_A_TIE)), key=lambda way: way[0])
+    return [(number, dict(zip(several, way, strict=True))) for number, way in ways]
+
+
+def _parts_as_wide(one: Use, use: Use) -> list[Features | None]:
+    """The whole of a product that makes as many features as another one, or its parts that do."""
+    if one.features == use.features:
+        return [None]
+    ways = (parts for parts in one.leaves if any(len(part) == use.features for part in parts))
+    return [part for part in next(ways, _blocks(one, use)) if len(part) == use.features]
 
 
 def _parts_of(one: Use, use: Use, level: int) -> Sequence[Features | None]:
@@ -605,11 +627,17 @@ def _likeness(one: Use, use: Use) -> tuple[int, int]:
 
 def _assembled(matches: Sequence[Match], use: Use) -> Array:
     value = np.array(use.value)
+    if any(match.term is not None for match in matches):
+        value = np.zeros_like(use.value)
     for match in matches:
-        theirs = match.of(match.use.value)
+        theirs = match.of(match.use.value if match.term is None else match.use.terms[match.term[1]][1])
         theirs = 1.0 / theirs if match.change == "inverse" else -theirs if match.change == "negative" else theirs
-        if match.own is None:
+        features = value.reshape(-1) if use.kind == "shift" else match.within(value)
+        own = slice(None) if match.own is None else list(match.own)
+        if match.term is not None:
+            features[..., own] += theirs.reshape(-1) if match.step is None else match.step.apply(theirs.reshape(-1))
+        elif match.own is None and match.span is None:
             return np.array(theirs.reshape(value.shape))
-        features = value.reshape(-1) if use.kind == "shift" else value  # a view
-        features[..., list(match.own)] = theirs
+        else:
+            features[..., own] = theirs
     return value

@@ -12,26 +12,22 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from align.measure.tensor_statistics import relative_rms_distance
-from align.names.dataflow.weight_pieces import Piece
-from align.names.thresholds import AGREEING_DISTANCE, LEAST_RANGE, LEAST_SHARED_ROWS, MOST_SEEN_ROWS, SEEN_PEAKS
-from align.rules.api_table import OperatorRule, operator_rules
+from align.names.dataflow.seen_rows import Piece, see_rows
+from align.names.thresholds import MOST_FILTER_GROUPS
+from align.rules.ascend_rules import OperatorRule, operator_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
     from typing import Any
 
-    from numpy.typing import NDArray
-
-    from align.core.dtypes import Array
-    from align.core.parameters import Shape
+    from align.core.parameters import Array, Shape
     from align.core.traces import OperatorCall
-    from align.names.dataflow.weight_pieces import PieceIndex
+    from align.names.dataflow.seen_rows import PieceIndex, SeenRows
 
     Uses = Generator["Use", "Answer | None", Any]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Use:
     """What is done with one piece of a parameter: the piece, as (in, out) where rows are multiplied by it.
 
@@ -44,17 +40,25 @@ class Use:
     rows: SeenRows
     out: SeenRows | None = None
     product: Array | None = None
+    data: Array | None = field(default=None, repr=False)  # the rows themselves, as long as the call is read
     order: int = 0
     bias: Use | None = None
     leaves: list[list[tuple[int, ...]]] = field(default_factory=list)
+    becomes: Mapping[tuple[int, ...], frozenset[str]] = field(default_factory=dict)  # what is done with which features
+    terms: list[tuple[Piece, Array]] = field(default_factory=list)  # of what is added, which may be a sum
+    added_to: list[Use] = field(default_factory=list, repr=False)  # products, or sums with them
+    biases: list[Bias] = field(default_factory=list, repr=False)  # all that is added to it, and to sums with it
+    summed: list[Use] = field(default_factory=list, repr=False)  # the products that it is added to, and itself
+    sums: list[tuple[tuple[int, ...], list[Use]]] = field(default_factory=list, repr=False)  # of some features each
     after: tuple[tuple[int, ...], ...] = ()  # the shapes of what is used behind it
     plain: SeenRows | None = None  # of what scales: the rows with their sign
     beside: int = 1  # how many products of one call it is among
+    by_channels: bool = False  # whether what comes out has its features along the second axis
 
     @property
     def inside(self) -> int | None:
         """The axis of the value along which the features of the rows lie; None where all axes do, or none does."""
-        at = {"product": 0, "convolution": 1, "table": 0}.get(self.kind)
+        at = {"product": 0, "convolution": 0, "table": 0}.get(self.kind)
         if self.kind == "table":
             return at
         if at is not None and (at >= self.value.ndim or self.value.shape[at] != self.rows.width):
@@ -62,9 +66,20 @@ class Use:
         return at
 
     @property
+    def multiplies(self) -> bool:
+        """Tell whether each of its features is made of all features of a row."""
+        return self.kind in ("product", "convolution")
+
+    @property
     def heavy(self) -> bool:
         """Tell whether rows are multiplied, which both sides do in the same order, more or less."""
-        return self.kind in ("product", "convolution")
+        return self.kind in ("product", "convolution", "depthwise")
+
+    @property
+    def follows_features(self) -> bool:
+        """Tell whether each feature of a row has its own entry of the value along its last axis, and no other."""
+        by_feature = self.kind in _BY_FEATURE or self.kind.startswith("batch norm")
+        return by_feature and self.value.shape[-1:] == (self.rows.width,)
 
     @property
     def fans(self) -> tuple[int, ...]:
@@ -77,12 +92,18 @@ class Use:
         return self.value.shape[-1] if self.value.ndim else 1
 
 
+Bias = tuple[Use, tuple[int, ...]]  # what is added to which features of a product
+
+
 @dataclass(slots=True)
 class Answer:
     """What takes the place of a use: another value of the piece, or what its product is to be."""
 
     value: Array | None = None
     product: Array | None = None
+
+
+_BY_FEATURE: Final = ("scale", "shift", "subtract", "divide", "slope", "depthwise")
 
 
 BROADCAST: Final = ("scale", "shift", "subtract", "divide")  # of two operands, either may be laid out along the other
@@ -105,7 +126,8 @@ def read_uses(call: OperatorCall, index: PieceIndex) -> Uses:
         made = call.answer(call.run())
         for value in call.outputs(made):
             if value.dtype.kind == "f" and index.find(value) is None:
-                index.add([one for piece in pieces.values() for one in piece.names], value)
+                names = [one for piece in pieces.values() for one in piece.names]
+                index.add(names, value, list(pieces.values()))
         return made
     return (yield from _READERS.get(rule.does, _elementwise)(_Reading(name, rule, call, index, pieces)))
 
@@ -231,7 +253,7 @@ def _matrix_products(
     for number, (piece, rows, product) in enumerate(matrices):
         matrix = reading.index.value(piece)
         own = (piece.moved((1, 0)), matrix.T) if turned[number] else (piece, matrix)
-        uses.append(Use("product", *own, see_rows(rows), see_rows(product), product, beside=len(matrices)))
+        uses.append(Use("product", *own, see_rows(rows), see_rows(product), product, rows, beside=len(matrices)))
         answer = yield uses[-1]
         if answer is None:
             continue
@@ -295,7 +317,7 @@ def _axes(piece: Piece) -> list[int]:
 
 
 def _convolutions(reading: _Reading) -> Uses:
-    """A convolution of one position is a product over the channels."""
+    """A convolution of one position is a product over the channels; one in groups is several."""
     call = reading.call
     if 1 not in reading.pieces:
         return (yield from _elementwise(reading, "other:convolution"))
@@ -305,32 +327,77 @@ def _convolutions(reading: _Reading) -> Uses:
     product = call.output(made)
     if product is None:
         return reading.made()
-    use = _filter_use(reading, product)
-    answer = yield use
-    if answer is not None and answer.value is not None:
-        value = answer.value.T if use.kind == "product" else answer.value
-        reading.new[1] = value.reshape(call.tensors[1].shape)
+    uses, forced = yield from _filter_products(reading, product)
+    if 1 in reading.new:
         made = call.run(reading.without | reading.new)
         product = call.output(made)
-        use.out = None if product is None else see_rows(product, [1])
-    forced = answer.product if answer is not None else None
+        for use, own in zip(uses, () if product is None else np.split(product, len(uses), 1), strict=False):
+            use.out = see_rows(own, [1])
     if forced is not None and product is not None:
         product = np.moveaxis(forced.reshape(np.moveaxis(product, 1, -1).shape), -1, 1)
         made = call.with_output(made, product)
     return (yield from _with_added(reading, 2, (made, product), forced=forced is not None, axis=1))
 
 
-def _filter_use(reading: _Reading, product: Array) -> Use:
-    """The use of a filter: as a matrix where it multiplies patches of the image, each once."""
-    given, weight, own = *reading.tensors[:2], reading.pieces[1]
-    rows = None if reading.rule.transposed else _patches(given, weight, product)
+def _filter_products(
+    reading: _Reading, product: Array
+) -> Generator[Use, Answer | None, tuple[list[Use], Array | None]]:
+    """Yield the use of the filters of each group; return all, and what the product of the only group is to be."""
+    given, weight = reading.tensors[:2]
+    backwards = _goes_backwards(reading, product)
+    groups = 1 if backwards else _groups(given, weight)
+    whole, uses, forced = np.array(weight), list[Use](), None
+    filters = np.split(whole, groups)  # views
+    parts = zip(np.split(given, groups, 1), filters, np.split(product, groups, 1), strict=True)
+    for number, (rows, own, made) in enumerate(parts):
+        uses.append(_filter_use(reading, number, (rows, own, made), backwards=backwards))
+        answer = yield uses[-1]
+        forced = answer.product if answer is not None and groups == 1 else None
+        if answer is not None and answer.value is not None:
+            axis = int(backwards)
+            size = (*own.shape[:axis], *own.shape[axis + 1 :], own.shape[axis])
+            own[...] = np.moveaxis(answer.value.reshape(size), -1, axis)
+            reading.new[1] = whole
+    return uses, forced
+
+
+def _groups(given: Array, weight: Array) -> int:
+    """How many groups of channels are told apart: of one channel each, or too many, none are."""
+    if weight.shape[1] == 1:
+        return 1
+    groups = given.shape[1] // weight.shape[1]
+    return groups if groups <= MOST_FILTER_GROUPS and not weight.shape[0] % groups else 1
+
+
+def _goes_backwards(reading: _Reading, product: Array) -> bool:
+    """Tell whether the filter has the channels that go in first."""
+    given, weight = reading.tensors[:2]
+    larger = any(after > before for before, after in zip(given.shape[2:], product.shape[2:], strict=True))
+    fits = weight.shape[0] == product.shape[1] and not given.shape[1] % weight.shape[1]
+    return reading.rule.transposed or not fits or (larger and weight.shape[0] == given.shape[1])
+
+
+def _filter_use(reading: _Reading, number: int, group: tuple[Array, Array, Array], *, backwards: bool) -> Use:
+    """The use of the filters of a group: as a matrix where it multiplies patches of the image, each once.
+
+    Its last axis is that of what comes out.
+    """
+    given, weight, product = group
+    own = reading.pieces[1]
+    own = replace(own, shape=weight.shape, offset=own.offset + number * weight.shape[0] * own.strides[0])
+    rows = None if backwards else _patches(given, weight, product)
     laid = np.moveaxis(product, 1, -1)
-    if rows is None:
-        use, out = reading.use("convolution", own.bare, see_rows(given, [1])), see_rows(product, [1])
-    else:
+    if rows is not None:
         piece = Piece(own.number, own.names, own.offset, (rows.shape[-1], weight.shape[0]), (1, rows.shape[-1]))
+        piece = replace(piece, derived=own.derived)
         use, out = reading.use("product", piece, see_rows(rows)), see_rows(laid)
-    use.out, use.product = out, laid
+    else:
+        last = int(backwards)
+        order = [axis for axis in range(weight.ndim) if axis != last and weight.shape[axis] > 1]
+        kind = "depthwise" if weight.shape[1] == 1 and weight.shape[0] == given.shape[1] > 1 else "convolution"
+        piece = own.moved([*order, last])
+        use, out = reading.use(kind, piece, see_rows(given, [1])), see_rows(product, [1])
+    use.out, use.product, use.by_channels = out, laid, True
     return use
 
 
@@ -445,17 +512,34 @@ def _recurrent(reading: _Reading) -> Uses:
     if outputs is None or not {1, 2} <= pieces.keys():
         return call.answer(made)
     state = np.concatenate([tensors[5][None], outputs[:-1]]) if len(tensors) > 5 else outputs[:-1]
-    for at, rows in ((1, tensors[0]), (2, state)):
-        matrix = reading.index.value(pieces[at]).T
-        product = rows @ matrix
-        gates = np.arange(matrix.shape[1]).reshape(matrix.shape[1] // outputs.shape[-1], -1).tolist()
-        leaves = [[tuple(gate) for gate in gates]]
-        yield Use(
-            "product", pieces[at].moved((1, 0)), matrix, see_rows(rows), see_rows(product), product, leaves=leaves
-        )
-        if at + 2 in pieces:
-            yield reading.use("shift", pieces[at + 2].bare, see_rows(product))
+    uses = [_gates(reading, at, rows, outputs.shape[-1]) for at, rows in ((1, tensors[0]), (2, state))]
+    for at, use in enumerate(uses, 1):
+        use.summed, use.sums = uses, [(tuple(range(use.features)), uses)]
+        yield use
+        if at + 2 in pieces and use.product is not None:
+            yield reading.use("shift", pieces[at + 2].bare, see_rows(use.product))
     return call.answer(made)
+
+
+def _gates(reading: _Reading, at: int, rows: Array, width: int) -> Use:
+    """The product that makes all gates of a recurrent layer."""
+    matrix = reading.index.value(reading.pieces[at]).T
+    product = rows @ matrix
+    gates = [tuple(gate) for gate in np.arange(matrix.shape[1]).reshape(matrix.shape[1] // width, -1).tolist()]
+    becomes = dict(zip(gates, LSTM_GATES, strict=True)) if len(gates) == len(LSTM_GATES) else {}
+    turned = reading.pieces[at].moved((1, 0))
+    use = Use("product", turned, matrix, see_rows(rows), see_rows(product), product)
+    use.leaves, use.becomes = [gates], becomes
+    return use
+
+
+# What becomes of the gates that torch documents for an LSTM: input, forget, cell, output.
+LSTM_GATES: Final = (
+    frozenset({"sigmoid", "by_product"}),
+    frozenset({"sigmoid", "by_others"}),
+    frozenset({"tanh", "by_product"}),
+    frozenset({"sigmoid", "by_tanh"}),
+)
 
 
 _READERS: Final[Mapping[str, Callable[[_Reading], Uses]]] = {
@@ -467,132 +551,3 @@ _READERS: Final[Mapping[str, Callable[[_Reading], Uses]]] = {
     "join": _joins,
     "recurrent": _recurrent,
 }
-
-
-# What is kept of a tensor that an operator is given: one number a row, whatever the order of rows and features.
-#
-# Two implementations lay tokens, pixels and heads out in other orders; a routed expert sees some rows of those that
-# one which computes all sees. So rows are compared as a set.
-
-
-@dataclass(frozen=True, slots=True)
-class SeenRows:
-    """Sorted marks of the rows, evenly chosen ones where there are too many; `count` rows and their `width`.
-
-    `ends` are the first and the last row, `peaks` those of the smallest and of the largest marks.
-    """
-
-    marks: NDArray[np.float64]
-    count: int
-    width: int
-    ends: NDArray[np.float64]
-    peaks: NDArray[np.float64]
-
-    def same(self, other: SeenRows) -> bool:
-        """Tell whether two tensors have the same rows, or all of one's are among the other's."""
-        if self.width != other.width or not (self.varies and other.varies):
-            return False
-        if self.count == other.count:
-            return distance(self.marks, other.marks) < AGREEING_DISTANCE
-        few, many = sorted((self, other), key=lambda one: one.count)
-        if len(few.marks) < LEAST_SHARED_ROWS or many.count > len(many.marks):
-            return False
-        right = np.searchsorted(many.marks, few.marks).clip(1, len(many.marks) - 1)
-        near = np.minimum(abs(many.marks[right] - few.marks), abs(many.marks[right - 1] - few.marks))
-        return bool(np.sqrt(np.mean(near**2)) < AGREEING_DISTANCE * np.sqrt(np.mean(few.marks**2)))
-
-    def moved(self, other: SeenRows) -> bool:
-        """Tell whether the rows are others than in another run."""
-        return self.count != other.count or distance(self.marks, other.marks) > AGREEING_DISTANCE
-
-    def columns(self, other: SeenRows) -> NDArray[np.int64] | None:
-        """Which feature of this one each feature of the other is; None where they stand alike, or nothing tells."""
-        if self.count != other.count or self.peaks.shape != other.peaks.shape or self.width < 2:
-            return None
-        if self.alike(other):
-            return None
-        for order in _usual_orders(self.width):
-            if distance(self.peaks[:, order], other.peaks) < AGREEING_DISTANCE:
-                return order
-        weights = np.random.default_rng(0).uniform(0.5, 1.5, len(self.peaks))
-        mine, theirs = np.argsort(weights @ self.peaks, kind="stable"), np.argsort(weights @ other.peaks, kind="stable")
-        found = np.empty(self.width, np.int64)
-        found[theirs] = mine
-        return found if distance(self.peaks[:, found], other.peaks) < AGREEING_DISTANCE else None
-
-    @property
-    def negated(self) -> SeenRows:
-        """The rows of the negative tensor, as far as their features tell."""
-        return replace(self, peaks=-self.peaks)
-
-    def alike(self, other: SeenRows) -> bool:
-        """Tell whether the features stand alike."""
-        return self.peaks.shape == other.peaks.shape and distance(self.peaks, other.peaks) < AGREEING_DISTANCE
-
-    def begins(self, other: SeenRows) -> int | None:
-        """The feature of this one at which the features of the other, which are fewer, begin in every row."""
-        if self.count != other.count or other.width >= self.width or not other.varies:
-            return None
-        margin = AGREEING_DISTANCE * max(float(abs(other.ends).max()), 1e-30)
-        for at in np.flatnonzero(abs(self.ends[0] - other.ends[0, 0]) < margin):
-            own = self.ends[:, at : at + other.width]
-            if own.shape == other.ends.shape and distance(other.ends, own) < AGREEING_DISTANCE:
-                return int(at)
-        return None
-
-    @property
-    def size(self) -> float:
-        """How large the marks are: the same rows have the same size."""
-        with np.errstate(all="ignore"):
-            return float(np.sqrt(np.mean(self.marks**2))) if self.marks.size else 0.0
-
-    @property
-    def varies(self) -> bool:
-        """Tell whether the rows are unlike."""
-        return bool(self.marks.size) and float(np.ptp(self.marks)) > LEAST_RANGE * float(abs(self.marks).max())
-
-
-def _usual_orders(width: int) -> Iterator[NDArray[np.int64]]:
-    """Orders of features that two frameworks flatten two or three axes to: dead features tell none apart."""
-    sizes = [size for size in range(2, width) if width % size == 0]
-    for size in sizes:
-        yield np.arange(width).reshape(size, -1).T.reshape(-1)
-    for size in sizes:
-        for other in (one for one in sizes if (width // size) % one == 0 and size * one < width):
-            for turn in ((0, 2, 1), (1, 0, 2), (2, 1, 0)):
-                yield np.arange(width).reshape(size, other, -1).transpose(turn).reshape(-1)
-
-
-def distance(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
-    """The relative RMS distance; infinite where nothing was kept."""
-    return relative_rms_distance(one, two) if one.size else float("inf")
-
-
-def see_rows(value: Array, axes: Sequence[int] = (-1,), *, signed: bool = True) -> SeenRows:
-    """Keep what is known of a tensor whose features lie along these axes; of none, each element is a row.
-
-    Unless `signed`, a tensor and its negative have the same marks: what scales may have the sign.
-    """
-    axes = sorted(axis % value.ndim for axis in axes) if value.ndim else []
-    width = int(np.prod([value.shape[axis] for axis in axes], dtype=int))
-    rest = [axis for axis in range(value.ndim) if axis not in axes]
-    with np.errstate(all="ignore"):
-        rows = value.transpose([*rest, *axes]).reshape(-1, width).astype(np.float64)
-        marks = (rows * abs(rows) + 0.37 * rows**2).sum(1) if width > 1 else rows[:, 0]
-        marks = marks if signed else abs(rows).sum(1)  # not of squares: a norm makes their sum one
-    count = len(marks)
-    order = np.argsort(marks, kind="stable")
-    peaks = rows[[*order[:SEEN_PEAKS], *order[-SEEN_PEAKS:]]]
-    marks = marks[order]
-    if count > MOST_SEEN_ROWS:
-        marks = marks[np.linspace(0, count - 1, MOST_SEEN_ROWS).astype(int)]
-    return SeenRows(marks, count, width, rows[[0, -1]] if count else rows, peaks)
-
-
-def joined_rows(parts: Sequence[SeenRows]) -> SeenRows:
-    """Join what several calls were given."""
-    if len(parts) == 1:
-        return parts[0]
-    marks, count = np.sort(np.concatenate([one.marks for one in parts])), sum(one.count for one in parts)
-    peaks = parts[0].peaks if count == parts[0].count else parts[0].peaks[:0]
-    return SeenRows(marks, count, parts[0].width, parts[0].ends, peaks)

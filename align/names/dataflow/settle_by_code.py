@@ -260,11 +260,12 @@ def _colours(name_map: NameMap, graphs: tuple[_Graph, _Graph]) -> tuple[dict[str
                 colours[place][name] = number
     for own, graph in zip(colours, graphs, strict=True):
         every = graph.feeds.keys() | graph.fed.keys()
-        own.update({node: -1 - number for number, node in enumerate(_END_NAMES) if node in every})
+        own.update({node: -1 - number for number, node in enumerate(_end_names()) if node in every})
     return colours
 
 
-_END_NAMES = ("in ", "out ", *(f"{kind} {number}" for number in range(64) for kind in ("in", "out")))
+def _end_names() -> tuple[str, ...]:
+    return ("in ", "out ", *(f"{kind} {number}" for number in range(64) for kind in ("in", "out")))
 
 
 def _surroundings(

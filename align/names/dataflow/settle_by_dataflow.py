@@ -7,22 +7,26 @@ If at the end both models return the same with all pairs loaded, the whole map i
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from align.core.dtypes import is_float, numpy_dtype
 from align.core.name_map import Ambiguity, Dropped
-from align.core.piece_transforms import Part
-from align.core.progress import silent
-from align.core.protocols import OperatorRunner
-from align.models.restore_state import other_seed
+from align.core.parameters import is_float, numpy_dtype
+from align.core.piece_transforms import Part, joins
+from align.core.protocols import OperatorRunner, silent
+from align.models.user_code import other_seed
+from align.names.dataflow.cut_products import ReturnedTensors, SeenUses, key_of, returned_alike
+from align.names.dataflow.first_side import FirstSide
 from align.names.dataflow.flow_pairings import FlowPairings, OrderSearch, copies_of_modules, form_between
-from align.names.dataflow.follow_uses import FirstSide, FollowedUses, ReturnedTensors, SeenUses, key_of, returned_alike
-from align.names.dataflow.weight_pieces import PieceIndex
+from align.names.dataflow.follow_uses import FollowedUses
+from align.names.dataflow.seen_rows import PieceIndex
+from align.names.equal_values import Calibration, TrialSide, alike, distinct_values
 from align.names.thresholds import (
     MOST_DATAFLOW_RUNS,
     MOST_DISTINCT_ELEMENTS,
@@ -31,7 +35,6 @@ from align.names.thresholds import (
     TRIAL_SEED,
     TRIAL_SPREAD,
 )
-from align.names.trial_sides import Calibration, TrialSide, alike, distinct_values
 from align.rules.layer_rules import STATISTICS
 from align.words.catalogue import sentence
 
@@ -40,14 +43,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from align.core.dtypes import Array
     from align.core.name_map import FlowPlace, NameMap, Pairing, SideName
-    from align.core.parameters import ParameterSet
-    from align.core.progress import Progress
+    from align.core.parameters import Array, ParameterSet
+    from align.core.protocols import Progress
     from align.core.transforms import Transform
     from align.models.open_side import Side
+    from align.names.dataflow.cut_products import Returned, UseKey
     from align.names.dataflow.flow_pairings import Status
-    from align.names.dataflow.follow_uses import Returned, TieKey, UseKey
+    from align.names.dataflow.follow_uses import TieKey
     from align.names.dataflow.operator_uses import Use
     from align.words.catalogue import Note
 
@@ -288,7 +291,7 @@ class Dataflow:
         for target, kept, outputs in _shown_rows(self.second, self._loaded(made.pairings()), self.states[1], row):
             alike = [(source, given) for source, given, other in shown if returned_alike(other, outputs)]
             for source, given in alike if len(alike) == 1 else ():
-                made.join(source, target, given, kept, "open")  # until all is proven
+                made.join((source, None), target, given, kept, "open")  # until all is proven
         drawn = {name: generator.standard_normal(self.values[name].shape) for name in self.states[0]}
         self.values |= {name: value.astype(self.values[name].dtype) for name, value in drawn.items()}
         self.outputs = _returned(self.first, self.values)
@@ -324,8 +327,8 @@ class Dataflow:
             for name in use.piece.names:
                 used[name] += use.value.size if not use.piece.derived else values[name].size
         stacked = sum(max(0, values[name].size - used[name]) for name in used if values[name].ndim > 2)
-        folded = {_unnumbered(name) for name in used}
-        siblings = (name for name in values if name not in used and _unnumbered(name) in folded)
+        folded = {unnumbered(name) for name in used}
+        siblings = (name for name in values if name not in used and unnumbered(name) in folded)
         return stacked + sum(values[name].size for name in siblings)
 
     def _named_values(self) -> dict[str, Array]:
@@ -369,11 +372,22 @@ class Dataflow:
             found[self.second.tensor(pairing.target)].append((start, self.first.tensor(pairing.source)))
         return {name: [source for _, source in sorted(own)] for name, own in found.items()}
 
+    @cached_property
+    def _classes(self) -> dict[str, str]:
+        """The class of each module of the second side, by its path."""
+        return {module.path: module.class_name for module in self.second.parameters.modules}
+
+    def _family(self, name: str) -> tuple[str, ...]:
+        """The classes of the two modules that hold a parameter: what one class does, it does alike in each layer."""
+        path = _owner(name)
+        return self._classes.get(path, ""), self._classes.get(_owner(path), "")
+
     def follow(self, orders: Mapping[TieKey, int]) -> FollowedUses:
         """Run the second side with these orders of ties."""
         self._runs += 1
         self._progress("dataflow", self._runs, self._runs + 1)
-        run = FollowedUses(self._index.anew(), self.uses, self.seen, orders, (self._hints(), self.given))
+        known = self._hints(), self.given
+        run = FollowedUses(self._index.anew(), self.uses, self.seen, orders, known, self._family)
         self.second.run(run)
         self._latest = run
         return run
@@ -383,15 +397,16 @@ class Dataflow:
         search = OrderSearch()
         run = self.follow({})
         search.start(run, self.outputs)
-        while self._runs < MOST_DATAFLOW_RUNS and (orders := search.next_orders()) is not None:
+        while self._runs + search.doubts < MOST_DATAFLOW_RUNS and (orders := search.next_orders()) is not None:
             run = self.follow(orders)
             search.note(orders, run)
         if search.orders != search.last:
             run = self.follow(search.orders)
         proven = not run.helped and returned_alike(self.outputs, run.outputs)
-        doubts = [search.doubted(half) for half in (0, 1)]
-        others = [(orders, self.follow(orders)) for orders in doubts if orders != search.orders]
+        left = MOST_DATAFLOW_RUNS - self._runs
+        others = [(orders, self.follow(orders)) for orders in search.doubted(left)]
         unlike = set() if proven else {key for _, other in others for key in _unlike(run, other)}
+        unlike |= set() if proven else search.unshown(run)
         return run, search.status(run, others, proven=proven), unlike
 
     def _made(self, run: FollowedUses, status: Mapping[TieKey, Status], unlike: Container[UseKey]) -> FlowPairings:
@@ -440,7 +455,7 @@ class Dataflow:
             own, name = self.values.get(self.first.tensor(pairing.source)), self.second.tensor(pairing.target)
             if own is not None and name in self.own:
                 made = pairing.transform.apply(own)  # zeros where other parts belong
-                wholes[name] = wholes[name] + made if name in wholes and _is_part(pairing) else made
+                wholes[name] = wholes[name] + made if name in wholes and joins(pairing.transform) else made
         loaded = {
             name: made.astype(self.own[name].dtype).reshape(self.own[name].shape) for name, made in wholes.items()
         }
@@ -499,16 +514,13 @@ def _unlike(run: FollowedUses, other: FollowedUses) -> set[UseKey]:
     return found
 
 
-def _unnumbered(name: str) -> str:
-    return "".join("0" if letter.isdigit() else letter for letter in name)
-
-
-def _is_part(pairing: Pairing) -> bool:
-    return any(isinstance(step, Part) for step in pairing.transform.steps[-1:])
+def unnumbered(name: str) -> str:
+    """A name with the same number in the place of each of its numbers."""
+    return re.sub(r"\d+", "0", name)
 
 
 def _cuts(transform: Transform) -> bool:
-    return any(hasattr(step, "start") for step in transform.steps)
+    return any(hasattr(step, "start") or hasattr(step, "term") for step in transform.steps)
 
 
 # Values for a run that shows where each tensor stands: distinct throughout, and such that a signal stays alive.

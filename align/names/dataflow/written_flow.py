@@ -18,7 +18,7 @@ from functools import lru_cache
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
-from align.names.dataflow.written_tensors import (
+from align.names.dataflow.seen_rows import (
     FRAMEWORKS,
     NOTHING,
     NUMBERS,
@@ -560,15 +560,10 @@ class _Reading:
             return self._passed(listed)
         try:
             made = function(*listed, **named)
+            made = list(made) if function in (enumerate, zip, reversed) else made  # a strict zip fails only here
         except (TypeError, ValueError):
             return self._passed(given)
-        return (
-            [list(one) for one in made]
-            if function in (enumerate, zip)
-            else list(made)
-            if function is reversed
-            else made
-        )
+        return [list(one) for one in made] if function in (enumerate, zip) else made
 
     def _method(self, func: ast.Attribute, held: Tensor, given: Sequence[Any], frame: _Frame) -> Any:
         """What a method of a tensor returns; one that changes the tensor changes it under its name, too."""

@@ -14,9 +14,9 @@ from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING
 
 from align.core.name_map import Dropped, Unmatched
-from align.names.fold_names import NUMBER
 from align.names.read_layers import crosses, may_pair, numbered, whole_of
 from align.names.thresholds import LIKENESS_OF_SUGGESTIONS, SUGGESTED_NAMES
+from align.names.user_rules import NUMBER
 from align.rules.layer_rules import constant_reason, defaults
 from align.words.catalogue import sentence
 
@@ -57,14 +57,14 @@ def explain_unpaired(
     unmatched: list[Unmatched] = []
     known = sides.roles if any(rest) else ({}, {})
     for index, name in enumerate(_SIDES):
-        counterparts = {p.name: pair[1 - index] for pair in layers for p in pair[index].roles.values()}
         if not rest[index]:
             continue
+        counterparts = {p.name: pair[1 - index] for pair in layers for p in pair[index].roles.values()}
         roles = known[index], known[1 - index]
         reasons = _constants(rest[index], sides.of_known_class[index]) | _drop_reasons(roles, counterparts)
         if sides.parameters[1 - index].framework == EXPORTED:
             reasons |= _not_exported(rest[index])
-        reasons |= _tie_reasons(sides.parameters[index], paired[index])
+        reasons |= _tie_reasons(sides.parameters[index], paired[index], rest[index])
         partners = dict(names if index else names[::-1] for names in pairs)
         seen = WhyUnmatched(name, counterparts, partners, rest[index], rest[1 - index], roles)
         for parameter in rest[index]:
@@ -89,12 +89,12 @@ def explain_unpaired_anew(sides: LayeredSides, name_map: NameMap) -> NameMap:
     return replace(name_map, ambiguous=tuple(ambiguous), dropped=tuple(dropped), unmatched=tuple(unmatched))
 
 
-def _tie_reasons(side: ParameterSet, paired: set[str]) -> dict[str, str]:
-    """Reasons, by name, for names of a tensor that is paired under another of its names."""
+def _tie_reasons(side: ParameterSet, paired: set[str], rest: Iterable[Parameter]) -> dict[str, str]:
+    """Reasons, by name, for those of the rest that name a tensor that is paired under another of its names."""
     tensors = {p.tied_to or p.name: p.name for p in side.parameters if p.name in paired}
     return {
         p.name: sentence("unmatched_reason.same_tensor", name=tensors[p.tied_to or p.name])
-        for p in side.parameters
+        for p in rest
         if (p.tied_to or p.name) in tensors
     }
 
@@ -114,13 +114,13 @@ def _drop_reasons(roles: tuple[Roles, Roles], counterparts: dict[str, Layer]) ->
     """Reasons, by name, for roles that the counterpart, or the other side's layers of the same kind, do not have."""
     own, others = roles
     reasons = {(layer.kind, role): reason for layer, _ in others.values() for role, reason in layer.dropped.items()}
-    found = {}
+    drop_reasons = {}
     for name, (layer, role) in own.items():
         counterpart = counterparts.get(name)
         reason = reasons.get((layer.kind, role)) if counterpart is None else counterpart.dropped.get(role)
         if reason:
-            found[name] = reason
-    return found
+            drop_reasons[name] = reason
+    return drop_reasons
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +160,9 @@ class WhyUnmatched:
             return Unmatched(parameter.name, self.side, sentence("unmatched_reason.in_parts"), tuple(parts))
         shape = str(list(parameter.shape))
         same_shape = self._by_shape.get(parameter.shape, [])
-        close = self._closest(parameter, whole_shape=True)
+        close, lacking = self._closest(parameter, whole_shape=True), ""
         if layer := self.counterparts.get(parameter.name):
-            reason = self._beside(parameter, layer)
+            reason, lacking = self._beside(parameter, layer)
         elif namesake := self._namesake(parameter):
             turned = len(parameter.shape) == 2 and namesake.shape == parameter.shape[::-1]
             other = {"other": str(list(namesake.shape)), "transposed": turned}
@@ -178,18 +178,18 @@ class WhyUnmatched:
             reason = sentence("unmatched_reason.closest_of_shape", shape=shape, closest=closest)
         else:
             reason = sentence("unmatched_reason.no_shape", shape=shape)
-        return Unmatched(parameter.name, self.side, reason, tuple(p.name for p in close))
+        return Unmatched(parameter.name, self.side, reason, tuple(p.name for p in close), lacking)
 
-    def _beside(self, parameter: Parameter, layer: Layer) -> str:
-        """Why the layer that is paired with a parameter's own has no counterpart for it."""
+    def _beside(self, parameter: Parameter, layer: Layer) -> tuple[str, str]:
+        """Why the layer that is paired with a parameter's own has no counterpart for it; its path if it lacks one."""
         other = self._in_role(parameter, layer)
         path = layer.path or "the root"
         if other is None:
-            return sentence("unmatched_reason.layer_lacks", layer=path)
+            return sentence("unmatched_reason.layer_lacks", layer=path), path
         own = {"layer": path, "attribute": other.attribute}
         if other.name in self.partners:
-            return sentence("unmatched_reason.layer_paired", partner=self.partners[other.name], **own)
-        return sentence("unmatched_reason.layer_shape", shape=str(list(other.shape)), **own)
+            return sentence("unmatched_reason.layer_paired", partner=self.partners[other.name], **own), ""
+        return sentence("unmatched_reason.layer_shape", shape=str(list(other.shape)), **own), ""
 
     def _namesake(self, parameter: Parameter) -> Parameter | None:
         """The parameter of the same path and role, if it is left over too and has another shape."""
@@ -294,11 +294,11 @@ def note_shifted(pairs: Iterable[Pair], free: tuple[Sequence[Layer], Sequence[La
 
 
 def _by_siblings(layers: Iterable[Layer]) -> dict[str, list[Layer]]:
-    found: dict[str, list[Layer]] = defaultdict(list)
+    by_siblings: dict[str, list[Layer]] = defaultdict(list)
     for layer in layers:
         for siblings in _siblings(layer.path):
-            found[siblings].append(layer)
-    return found
+            by_siblings[siblings].append(layer)
+    return by_siblings
 
 
 def _siblings(path: str) -> list[str]:

@@ -3,21 +3,22 @@
 The layers must stand in one place of both models, fill each other exactly, and have no rival there. Shapes do not tell
 the order of the pieces: words do (q, k, v), and numbers only where q, k and v are meant. No shape tells either whether
 the pieces follow each other or are interleaved by heads, so that such pairs are never sure before a trial. Where not
-all have a bias, all must be named, and the weights are paired alone.
+all have a bias, all must be named, and the rows of those without one are zeros in the fused bias.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate, combinations, islice, pairwise
 from math import prod
 from typing import TYPE_CHECKING
 
+from align.core.align_sequences import grouped
 from align.core.name_map import Ambiguity, Pairing
-from align.core.piece_transforms import Part, Slice
+from align.core.piece_transforms import Part, Slice, tiling_fault, zero_cuts, zero_parts
 from align.core.transforms import IDENTITY, Permute, Reshape, chained, turned_and_reshaped
 from align.names.read_layers import is_number, is_turned, likeness, numbered, tokens, words
 from align.names.thresholds import (
@@ -28,13 +29,13 @@ from align.names.thresholds import (
     CONFIDENCE_OF_NUMBERED_PIECES,
     CONFIDENCE_OF_PACKED,
 )
-from align.words.catalogue import sentence
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from align.core.parameters import Parameter, Shape
-    from align.core.piece_transforms import Span
+    from align.core.piece_transforms import Span, Spans
     from align.core.transforms import Transform
     from align.names.matching.match_layers import PairedModules
     from align.names.read_layers import Layer, Signature
@@ -76,7 +77,7 @@ class _Fusion:
 
 def match_fused(left: Sequence[Layer], right: Sequence[Layer], places: PairedModules) -> FusedMatch:
     """Pair fused layers of either side with their pieces on the other."""
-    found = FusedMatch([], [])
+    match = FusedMatch([], [])
     fusions = _called_after([*_fusions(left, right, places, cut=True), *_fusions(right, left, places, cut=False)])
     wanted = Counter(id(layer) for fusion in fusions for layer in (fusion.whole, *fusion.pieces))
     for fusion in fusions:
@@ -84,14 +85,13 @@ def match_fused(left: Sequence[Layer], right: Sequence[Layer], places: PairedMod
         packed = fusion.whole.roles["weight"].attribute == "in_proj_weight"
         order = piece_order(fusion.whole.path, [piece.path for piece in fusion.pieces], packed=packed)
         if contested:
-            found.ambiguous.extend(_open_fusion(fusion, _RIVALS))
+            match.ambiguous.extend(_open_fusion(fusion, _RIVALS))
         elif order is None:
-            found.ambiguous.extend(_open_fusion(fusion, _UNORDERED))
+            match.ambiguous.extend(_open_fusion(fusion, _UNORDERED))
         else:
-            found.pairings.extend(_pairings(fusion, order))
-            found.pairings.extend(_own_biases(fusion, left if fusion.cut else right))
-            found.ambiguous.extend(_open_biases(fusion))
-    return FusedMatch(found.pairings, _merged(found.ambiguous))
+            match.pairings.extend(_pairings(fusion, order))
+            match.pairings.extend(_own_biases(fusion, left if fusion.cut else right))
+    return FusedMatch(match.pairings, _merged(match.ambiguous))
 
 
 def _called_after(fusions: Sequence[_Fusion]) -> list[_Fusion]:
@@ -155,41 +155,98 @@ def _fillings_of_module(pieces: Sequence[Layer]) -> Iterator[tuple[Layer, ...]]:
 
 def _pairings(fusion: _Fusion, order: PieceOrder) -> Iterator[Pairing]:
     ordered = [fusion.pieces[index] for index in order.indices]
-    shared = [role for role in fusion.whole.roles if all(role in piece.roles for piece in ordered)]
+    shared = [role for role in fusion.whole.roles if any(role in piece.roles for piece in ordered)]
+    lacking = [piece.path.rpartition(".")[2] for piece in ordered if "bias" not in piece.roles]
+    without = joined("; ", [order.note, sentence("pair_note.rows_of_zeros", pieces=lacking)])
     for source, target, transform in in_pieces(fusion.whole, ordered, shared, cut=fusion.cut):
-        yield Pairing(source, target, "structure", order.confidence, transform, order.note)
+        note = without if zero_parts(transform) or zero_cuts(transform) else order.note
+        yield Pairing(source, target, "structure", order.confidence, transform, note)
 
 
 def in_pieces(
     whole: Layer, pieces: Sequence[Layer], roles: Iterable[str], *, cut: bool
 ) -> Iterator[tuple[str, str, Transform]]:
-    """Source, target and transform for each piece of a fused layer, in their order; `cut` says the source is fused."""
+    """Source, target and transform for each piece of a fused layer, in their order; `cut` says the source is fused.
+
+    The rows of pieces that lack a role are zeros; the first piece that has it says so.
+    """
     ends = accumulate((piece.shapes["weight"][0] for piece in pieces), initial=0)
     spans = list(pairwise(ends))
     for role in roles:
+        zeros = tuple(span for piece, span in zip(pieces, spans, strict=True) if role not in piece.roles)
         for piece, span in zip(pieces, spans, strict=True):
-            own, other = whole.roles[role].name, piece.roles[role].name
+            if role not in piece.roles:
+                continue
+            fused, other = whole.roles[role].name, piece.roles[role].name
             if cut:
-                yield own, other, _piece_of_source(whole, piece, role, span)
+                yield fused, other, _piece_of_source(whole, piece, role, (span, zeros))
             else:
-                yield other, own, _part_of_target(piece, whole, role, span)
+                yield other, fused, _part_of_target(piece, whole, role, (span, zeros))
+            zeros = ()
 
 
-def _piece_of_source(source: Layer, target: Layer, role: str, span: Span) -> Transform:
-    """Cut a target's parameter out of a fused source; `span` counts outputs."""
+def _piece_of_source(source: Layer, target: Layer, role: str, place: tuple[Span, Spans]) -> Transform:
+    """Cut a target's parameter out of a fused source; `place` counts outputs: those of it, and those that are zeros."""
     axis = int(is_turned(source, role))
-    cut = Slice(axis, *span, source.roles[role].shape)
+    cut = Slice(axis, *place[0], source.roles[role].shape, place[1])
     turned = is_turned(source, role) != is_turned(target, role)
     shape = cut.output_shape(source.roles[role].shape)
     return chained(cut, turned_and_reshaped(shape, target.roles[role].shape, turned))
 
 
-def _part_of_target(source: Layer, target: Layer, role: str, span: Span) -> Transform:
-    """Put a source's parameter in its place in a fused target; `span` counts outputs."""
-    part = Part(int(is_turned(target, role)), *span, target.roles[role].shape)
+def _part_of_target(source: Layer, target: Layer, role: str, place: tuple[Span, Spans]) -> Transform:
+    """Put a source's parameter in its place in a fused target; `place` is told as in `_piece_of_source`."""
+    part = Part(int(is_turned(target, role)), *place[0], target.roles[role].shape, place[1])
     wanted = part.inverse(None, None).output_shape(part.shape)
     turned = is_turned(source, role) != is_turned(target, role)
     return chained(turned_and_reshaped(source.roles[role].shape, wanted, turned), part)
+
+
+def with_rows_of_zeros(pairings: Sequence[Pairing], shapes: Sequence[Mapping[str, Shape]]) -> list[Pairing]:
+    """The pairings, where the rows of a fused bias are zeros that belong to a piece of the matrix without a bias.
+
+    `shapes` are those of both sides' tensors by name.
+    """
+    vectors = [
+        {(_parent(name), prod(shape)) for name, shape in side.items() if prod(shape) == max(shape, default=0)}
+        for side in shapes
+    ]
+    zeros: dict[Pairing, Spans] = {}
+    for at, kind in enumerate((Slice, Part)):
+        placed = [(pairing, step) for pairing in pairings if (step := _only_span(pairing.transform, kind)) is not None]
+        names = {pairing: (pairing.source, pairing.target)[:: 1 - 2 * at] for pairing, _ in placed}  # the whole's first
+        for pieces in grouped((_parent(names[pairing][0]), (pairing, *step)) for pairing, step in placed).values():
+            lacking = {
+                (span, shape[0])
+                for pairing, span, shape in pieces
+                if len(shape) > 1 and (_parent(names[pairing][1]), span[1] - span[0]) not in vectors[1 - at]
+            }
+            biases = ((names[pairing][0], (pairing, span, shape)) for pairing, span, shape in pieces if len(shape) == 1)
+            for rows in grouped(biases).values() if lacking else ():
+                first, _, (size,) = rows[0]
+                taken = {span for _, span, _ in rows}
+                left = {span for span, whole in lacking if whole == size} - taken
+                if left and not tiling_fault([*taken, *left], size):
+                    zeros[first] = tuple(sorted(left))
+    return [
+        replace(pairing, transform=chained(*(_with_zeros(step, zeros[pairing]) for step in pairing.transform.steps)))
+        if pairing in zeros
+        else pairing
+        for pairing in pairings
+    ]
+
+
+def _only_span(transform: Transform, kind: type[Slice | Part]) -> tuple[Span, Shape] | None:
+    """The rows that a transform takes of a whole, or gives it, and the whole's shape; None in another form."""
+    steps = [step for step in transform.steps if isinstance(step, (Slice, Part))]
+    if len(steps) != 1 or not isinstance(steps[0], kind) or steps[0].axis:
+        return None
+    shape = steps[0].origin if isinstance(steps[0], Slice) else steps[0].shape
+    return None if shape is None else ((steps[0].start, steps[0].stop), shape)
+
+
+def _with_zeros(step: Transform, zeros: Spans) -> Transform:
+    return replace(step, zeros=zeros) if isinstance(step, (Slice, Part)) else step
 
 
 def _own_biases(fusion: _Fusion, layers: Sequence[Layer]) -> Iterator[Pairing]:
@@ -209,16 +266,6 @@ def _own_biases(fusion: _Fusion, layers: Sequence[Layer]) -> Iterator[Pairing]:
             bias = piece.roles["bias"]
             source, target = (own, bias) if fusion.cut else (bias, own)
             yield Pairing(source.name, target.name, "structure", CONFIDENCE_OF_BIAS_BESIDE)
-
-
-def _open_biases(fusion: _Fusion) -> Iterator[Ambiguity]:
-    """Leave the bias of a fused layer open if some pieces have one and others not."""
-    biases = tuple(piece.roles["bias"].name for piece in fusion.pieces if "bias" in piece.roles)
-    whole = fusion.whole.roles.get("bias")
-    if whole is not None and 0 < len(biases) < len(fusion.pieces):
-        lacking = [piece.path.rpartition(".")[2] for piece in fusion.pieces if "bias" not in piece.roles]
-        reason = sentence("open_reason.piece_without_bias", pieces=lacking)
-        yield Ambiguity((whole.name,), biases, reason) if fusion.cut else Ambiguity(biases, (whole.name,), reason)
 
 
 def _open_fusion(fusion: _Fusion, reason: str) -> Iterator[Ambiguity]:
@@ -260,9 +307,9 @@ def piece_order(whole: str, pieces: Sequence[str], *, packed: bool) -> PieceOrde
     `packed` says that it is the packed projection of torch's attention.
     """
     last = [tokens(piece.rpartition(".")[2]) for piece in pieces]  # they stand in one module
-    own = [[token for token in words if not all(token in others for others in last)] for words in last]
+    own_words = [[token for token in words if not all(token in others for others in last)] for words in last]
     wanted = _told_order(whole)
-    signs = [_sign(words) for words in own]
+    signs = [_sign(words) for words in own_words]
     if all(signs) and len(set(signs)) == len(signs) and set(signs) <= set(wanted):
         by_name = [signs.index(sign) for sign in wanted if sign in signs]
         return PieceOrder(
@@ -271,7 +318,7 @@ def piece_order(whole: str, pieces: Sequence[str], *, packed: bool) -> PieceOrde
             sentence("pair_note.pieces_by_name"),
         )
     attends = packed or not _ATTENDING.isdisjoint(tokens(whole)[-3:])
-    if wanted == ATTENTION and attends and len(pieces) == 3 and (places := _numbered(own)):
+    if wanted == ATTENTION and attends and len(pieces) == 3 and (places := _numbered(own_words)):
         return PieceOrder(places, CONFIDENCE_OF_NUMBERED_PIECES, sentence("pair_note.pieces_by_number"))
     return None
 
@@ -303,12 +350,12 @@ def _sign(words: Sequence[str]) -> str:
     return signs.pop() if len(signs) == 1 else ""
 
 
-def _numbered(own: Sequence[Sequence[str]]) -> tuple[int, ...]:
+def _numbered(own_words: Sequence[Sequence[str]]) -> tuple[int, ...]:
     """Places 0 to n - 1 if the pieces differ in numbers that follow each other, in the order of registration."""
-    if not all(len(words) == 1 and is_number(words[0]) for words in own):
+    if not all(len(words) == 1 and is_number(words[0]) for words in own_words):
         return ()
-    numbers = [int(words[0]) for words in own]
-    return tuple(range(len(own))) if numbers == list(range(numbers[0], numbers[0] + len(own))) else ()
+    numbers = [int(words[0]) for words in own_words]
+    return tuple(range(len(own_words))) if numbers == list(range(numbers[0], numbers[0] + len(own_words))) else ()
 
 
 def reserve_fused(left: Sequence[Layer], right: Sequence[Layer]) -> tuple[set[str], set[str]]:
@@ -332,13 +379,15 @@ def _matching(
     for group in named[1]:
         groups[_joint_form(group)].append(group)
     taken = {_joint_form(group) for group in named[0]}
-    for form, found in groups.items():
+    for form, groups_of_form in groups.items():
         fused = [layer for layer in wholes if _has(layer, form)]
-        by_shape = len(fused) == len(found) and form not in taken and not any(_has(layer, form) for layer in others)
+        by_shape = (
+            len(fused) == len(groups_of_form) and form not in taken and not any(_has(layer, form) for layer in others)
+        )
         if not by_shape:  # others may be as wide: those that are called after their pieces are meant
-            fused = [layer for layer in fused if any(_is_called_after(layer, group) for group in found)]
-        if by_shape or len(fused) == len(found):
-            yield fused, [piece for group in found for piece in group]
+            fused = [layer for layer in fused if any(_is_called_after(layer, group) for group in groups_of_form)]
+        if by_shape or len(fused) == len(groups_of_form):
+            yield fused, [piece for group in groups_of_form for piece in group]
 
 
 def _is_called_after(whole: Layer, pieces: Sequence[Layer]) -> bool:
@@ -413,27 +462,27 @@ class StackedMatch:
 
 def match_stacked(left: Sequence[Layer], right: Sequence[Layer], place: tuple[str, str]) -> StackedMatch:
     """Pair stacks of either side with the layers of a list on the other; all stand in one `place`."""
-    found = StackedMatch()
+    match = StackedMatch()
     for stacks, layers, root, cut in ((left, right, place[1], True), (right, left, place[0], False)):
         lone = [layer for layer in stacks if not layer.kind and len(layer.roles) == 1]
         for members in _lists(layers, root):
             count = len(next(iter(members.values())))
             own = [layer for layer in lone if _may_stack(_tensor(layer).shape, count)]
             if own and sum(map(_size, own)) == sum(_size(one) for same in members.values() for one in same):
-                _pair_list(found, own, members, cut=cut)
-    return found
+                _pair_list(match, own, members, cut=cut)
+    return match
 
 
 def _lists(layers: Sequence[Layer], root: str) -> Iterator[Members]:
     """Yield the outermost lists below a module of which all children hold the same linear layers."""
     lists: dict[str, dict[int, dict[str, Layer]]] = defaultdict(lambda: defaultdict(dict))
     for layer in layers:
-        below = (one for one in numbered(layer.path) if len(one[2]) > len(root))
+        below = (level for level in numbered(layer.path) if len(level[2]) > len(root))
         for container, number, child in islice(below, 1):
             lists[container][int(number)][layer.path[len(child) :]] = layer
     for children in lists.values():
         ordered = [children[number] for number in sorted(children)]
-        alike = {frozenset((name, one.signature) for name, one in child.items()) for child in ordered}
+        alike = {frozenset((name, level.signature) for name, level in child.items()) for child in ordered}
         if len(ordered) > 1 and len(alike) == 1 and all(map(_is_stackable, ordered[0].values())):
             yield {name: [child[name] for child in ordered] for name in ordered[0]}
 
@@ -463,7 +512,7 @@ class _Filling:
     turned: bool
 
 
-def _pair_list(found: StackedMatch, stacks: Sequence[Layer], members: Members, *, cut: bool) -> None:
+def _pair_list(match: StackedMatch, stacks: Sequence[Layer], members: Members, *, cut: bool) -> None:
     weights = [stack for stack in stacks if len(_tensor(stack).shape) == 3]
     biases = [stack for stack in stacks if len(_tensor(stack).shape) == 2]
     shapes = {name: same[0].shapes["weight"] for name, same in members.items()}
@@ -472,12 +521,12 @@ def _pair_list(found: StackedMatch, stacks: Sequence[Layer], members: Members, *
     names = [parameter.name for same in members.values() for one in same for parameter in one.roles.values()]
     if filling is None:
         if fillings:
-            found.ambiguous.append(_open_stacks([_tensor(stack).name for stack in stacks], names, _RIVALS, cut=cut))
+            match.ambiguous.append(_open_stacks([_tensor(stack).name for stack in stacks], names, _RIVALS, cut=cut))
         return
     for stack, group in zip(weights, filling.groups, strict=True):
-        _pair_stack(found, (stack, "weight"), [members[name] for name in group], cut=cut, turned=filling.turned)
+        _pair_stack(match, (stack, "weight"), [members[name] for name in group], cut=cut, turned=filling.turned)
     for stack, group in _with_biases(biases, members, filling, weights):
-        _pair_stack(found, (stack, "bias"), [members[name] for name in group], cut=cut, turned=False)
+        _pair_stack(match, (stack, "bias"), [members[name] for name in group], cut=cut, turned=False)
 
 
 def _fillings_of_stacks(
@@ -535,28 +584,28 @@ def _with_biases(
 
 
 def _pair_stack(
-    found: StackedMatch, stack: tuple[Layer, str], group: Sequence[Sequence[Layer]], *, cut: bool, turned: bool
+    match: StackedMatch, stack: tuple[Layer, str], group: Sequence[Sequence[Layer]], *, cut: bool, turned: bool
 ) -> None:
     """Pair one stack with the layers that it holds of all children: `group` holds those of one name each."""
     layer, role = stack
     whole, order, sure, note = _tensor(layer), tuple(range(len(group))), CONFIDENCE_OF_FORM, ""
     if len(group) > 1:
-        told = piece_order(layer.path, [same[0].path for same in group], packed=False)
-        if told is None:
-            names = [one.roles[role].name for same in group for one in same]
-            found.ambiguous.append(_open_stacks([whole.name], names, _UNORDERED, cut=cut))
+        piece_places = piece_order(layer.path, [same[0].path for same in group], packed=False)
+        if piece_places is None:
+            names = [part.roles[role].name for same in group for part in same]
+            match.ambiguous.append(_open_stacks([whole.name], names, _UNORDERED, cut=cut))
             return
-        order, sure, note = told.indices, told.confidence, told.note
+        order, sure, note = piece_places.indices, piece_places.confidence, piece_places.note
     spans = list(pairwise(accumulate((group[place][0].shapes[role][0] for place in order), initial=0)))
     for number in range(whole.shape[0]):
         for place, span in zip(order, spans, strict=True):
             member = group[place][number]
-            one = member.roles[role]
+            part = member.roles[role]
             rows = (2 if turned else 1, span)
             across = turned != is_turned(member, role)
-            change = _piece((whole.shape, number), rows, one.shape, turned=across, cut=cut)
-            source, target = (whole, one) if cut else (one, whole)
-            found.pairings.append(Pairing(source.name, target.name, "structure", sure, change, note))
+            change = _piece((whole.shape, number), rows, part.shape, turned=across, cut=cut)
+            source, target = (whole, part) if cut else (part, whole)
+            match.pairings.append(Pairing(source.name, target.name, "structure", sure, change, note))
 
 
 def _piece(stack: tuple[Shape, int], rows: tuple[int, Span], wanted: Shape, *, turned: bool, cut: bool) -> Transform:

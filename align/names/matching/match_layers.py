@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from align.core.align_sequences import align_alike
@@ -67,6 +67,8 @@ def match_layers(
     """
     if not left or not right:
         return LayerMatch([], [])
+    if len(same := find_equal_paths(left, right).pairs) == len(left) == len(right):
+        return LayerMatch([(pair, 1.0) for pair in same], [])
     whole: tuple[set[str], set[str]] = (set(), set())
     read = known if isinstance(known, KnownPairs) else KnownPairs(known)
     while True:
@@ -88,20 +90,22 @@ def _match(
     known_shapes = {a.signature for a, _ in known}
     known = [*known, *same]
     left, right = _without(left, {a.path for a, _ in same}), _without(right, {b.path for _, b in same})
-    settlement = settle_exchanges(place_layers(left, right), (left, right), known, ordered, equal_paths.unlike)
+    if not (placed := place_layers(left, right)):  # nobody need read what the known pairs teach
+        return [(pair, 1.0) for pair in same], []
+    settlement = settle_exchanges(placed, (left, right), known, ordered, equal_paths.unlike)
     sure = [entry for entry in zip(settlement.pairs, settlement.weakest, strict=True) if entry[1] >= CLEAR_BENEFIT]
-    found = [pair for pair, _ in sure]
+    pairs_so_far = [pair for pair, _ in sure]
     sides = [*left, *(a for a, _ in known)], [*right, *(b for _, b in known)]
-    facts = read_pair_facts(found, [*known, *found], sides)
-    doubts = _ShapeDoubts(facts, [*known, *found], [*same, *found])
+    facts = read_pair_facts(pairs_so_far, [*known, *pairs_so_far], sides)
+    doubts = _ShapeDoubts(facts, [*known, *pairs_so_far], [*same, *pairs_so_far])
     number = Counter(layer.signature for layer in (*left, *right))
-    lone = [pair for pair in found if number[pair[0].signature] == 2 and pair[0].signature not in known_shapes]
+    lone = [pair for pair in pairs_so_far if number[pair[0].signature] == 2 and pair[0].signature not in known_shapes]
     chance = {pair[0].path for pair in lone if doubts.is_chance(pair)}
-    strange = {pair[0].path for pair in found if doubts.is_strange(pair)}
+    strange = {pair[0].path for pair in pairs_so_far if doubts.is_strange(pair)}
     strange |= {pair[0].path for pair in lone if doubts.stands_elsewhere(pair)}
-    kept = [pair for pair in found if pair[0].path not in strange]
+    kept = [pair for pair in pairs_so_far if pair[0].path not in strange]
     beside, groups = settle_norms_beside(group_links(settlement.links), [*known, *kept])
-    groups += [OpenGroup((("source", a), ("target", b)), UNRELATED) for a, b in found if a.path in strange]
+    groups += [OpenGroup((("source", a), ("target", b)), UNRELATED) for a, b in pairs_so_far if a.path in strange]
     pairs = [
         (pair, CONFIDENCE_BY_SHAPE if pair[0].path in chance else confidence(weak))
         for pair, weak in sure
@@ -270,12 +274,17 @@ class PairedModules:
 
     def __init__(self, pairs: Sequence[Pair]) -> None:
         self._paths = [pair[0].path for pair in pairs], [pair[1].path for pair in pairs]
-        self._below: tuple[dict[str, set[int]], dict[str, set[int]]] = defaultdict(set), defaultdict(set)
         self._facing: tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]] = {}, {}
-        for paths, below in zip(self._paths, self._below, strict=True):
+
+    @cached_property
+    def _below(self) -> tuple[dict[str, set[int]], dict[str, set[int]]]:
+        """The numbers of the pairs below each module of both sides; where nothing is left over, nobody asks."""
+        by_module: tuple[dict[str, set[int]], dict[str, set[int]]] = defaultdict(set), defaultdict(set)
+        for paths, below in zip(self._paths, by_module, strict=True):
             for number, path in enumerate(paths):
                 for module in modules_above(path):
                     below[module].add(number)
+        return by_module
 
     def module(self, layer: Layer, side: int) -> str | None:
         """The nearest module around a layer that holds paired layers."""
@@ -319,7 +328,9 @@ def find_equal_paths(left: Sequence[Layer], right: Sequence[Layer]) -> EqualPath
     moved = _moved_lists(left, right, changed)
     doubtful = _unlike_lists(left, right) | _clashing_lists(left, right, common) | _crossed_lists(left, right, common)
     doubtful |= moved | _shortened_lists(left, right, changed)
-    pairs = [(a, b) for a, b in common if may_pair(a, b) and doubtful.isdisjoint(_lists_above(a.path))]
+    pairs = [
+        (a, b) for a, b in common if may_pair(a, b) and (not doubtful or doubtful.isdisjoint(_lists_above(a.path)))
+    ]
     return EqualPaths(pairs, {path for path in changed if moved.isdisjoint(_lists_above(path))})
 
 
@@ -332,12 +343,12 @@ def _moved_lists(left: Sequence[Layer], right: Sequence[Layer], changed: Set[str
 
 def _children(layers: Sequence[Layer]) -> dict[str, Counter[frozenset[object]]]:
     """What the children of each numbered list hold, and how many hold that."""
-    held: dict[tuple[str, str], set[object]] = defaultdict(set)
+    contents: dict[tuple[str, str], set[object]] = defaultdict(set)
     for layer in layers:
         for container, _, child in numbered(layer.path):
-            held[container, child].add((layer.path[len(child) :], layer.signature))
+            contents[container, child].add((layer.path[len(child) :], layer.signature))
     children: dict[str, Counter[frozenset[object]]] = defaultdict(Counter)
-    for (container, _), content in held.items():
+    for (container, _), content in contents.items():
         children[container][frozenset(content)] += 1
     return children
 
@@ -393,11 +404,11 @@ def _ends(layers: Sequence[Layer]) -> list[Layer]:
 
 
 def _lists(layers: Sequence[Layer]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = defaultdict(set)
+    indexes: dict[str, set[str]] = defaultdict(set)
     for layer in layers:
         for container, index, _ in numbered(layer.path):
-            found[container].add(index)
-    return found
+            indexes[container].add(index)
+    return indexes
 
 
 def _lists_above(path: str) -> list[str]:

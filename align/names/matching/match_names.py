@@ -13,10 +13,10 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from align.checkpoints.names_in_file import PARALLEL, paths_without_wrappers
-from align.core.name_map import NameMap, Pairing
-from align.core.piece_transforms import Part, Reorder, Slice, cut_faults, join_fault
-from align.core.progress import collector_paused
+from align.checkpoints.names_in_file import PARALLEL, older_part_name, paths_without_wrappers
+from align.core.name_map import NameMap, Pairing, cut_faults
+from align.core.piece_transforms import Part, Reorder, Slice, join_fault
+from align.core.protocols import collector_paused
 from align.core.thresholds import SURE
 from align.core.transforms import chained
 from align.names.matching.explain_unpaired import explain_unpaired, note_input_orders, note_shifted
@@ -70,17 +70,17 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     named = {p.source for p in ruled.pairings}, {p.target for p in ruled.pairings}
     for drop in ruled.dropped:
         named[drop.side == "target"].add(drop.name)
-    followed = _follow_fused(sides, ruled.pairings, named)
+    followed = [*_follow_fused(sides, ruled.pairings, named), *_pair_parts(source, target, named)]
     named[0].update(pairing.source for pairing in followed)
     named[1].update(pairing.target for pairing in followed)
     ordered = source.order == target.order == "execution"
     matched = match_in_stages(sides, named, _given_layers(sides, ruled.pairings), ordered)
     open_names = {name for group in matched.ambiguous for name in group.sources}
-    found = [one for (a, b), sure in matched.pairs for one in _pair_roles(a, b, sure, None)]
-    found += [one for (a, b), sure in matched.other_forms for one in _pair_roles(a, b, sure, "structure")]
-    found = [one for one in found if _free(one, named) and one.source not in open_names]
-    found = [_unsure(one, matched.notes[one.source]) if one.source in matched.notes else one for one in found]
-    pairings = [*ruled.pairings, *followed, *found, *matched.fused]
+    paired = [one for (a, b), sure in matched.pairs for one in _pair_roles(a, b, sure, None)]
+    paired += [one for (a, b), sure in matched.other_forms for one in _pair_roles(a, b, sure, "structure")]
+    paired = [one for one in paired if _free(one, named) and one.source not in open_names]
+    paired = [_unsure(one, matched.notes[one.source]) if one.source in matched.notes else one for one in paired]
+    pairings = [*ruled.pairings, *followed, *paired, *matched.fused]
     layers = [pair for pair, _ in (*matched.pairs, *matched.other_forms)]
     dropped, unmatched = explain_unpaired(sides, ruled.dropped, pairings, matched.ambiguous, layers)
     place = {name: index for index, name in enumerate(source.names)}
@@ -176,6 +176,20 @@ def _follow_fused(sides: LayeredSides, ruled: Sequence[Pairing], named: Names) -
     return [one for group in filled if all(_free(one, named) for one in group) for one in group]
 
 
+def _pair_parts(source: ParameterSet, target: ParameterSet, named: Names) -> Iterator[Pairing]:
+    """Pair the parts of weights that torch's older weight_norm and spectral_norm call otherwise: the values are one."""
+    lone = {
+        older_part_name(parameter.name): parameter
+        for parameter in target.parameters
+        if parameter.name not in source.by_name
+    }
+    for parameter in source.parameters:
+        other = lone.get(older_part_name(parameter.name)) if parameter.name not in target.by_name else None
+        if other is not None and other.shape == parameter.shape:
+            pairing = Pairing(parameter.name, other.name, "name", 1.0)
+            yield from [pairing] if _free(pairing, named) else []
+
+
 def _is_whole(group: Sequence[Pairing], shapes: Mapping[str, Shape]) -> bool:
     """Tell whether the pieces are all of what is cut, or make all of what is joined."""
     if isinstance(_places(group[0].transform)[-1], Part):
@@ -256,30 +270,42 @@ class Matching:
     `notes` say, by the name of the source, why a pair of weights is not sure.
     """
 
-    pairs: list[Sure]
+    pairs: list[Sure] = field(default_factory=list)
     other_forms: list[Sure] = field(default_factory=list)
     fused: list[Pairing] = field(default_factory=list)
     ambiguous: list[Ambiguity] = field(default_factory=list)
     notes: dict[str, str] = field(default_factory=dict)
+    paired: Names = field(default_factory=lambda: (set(), set()))
+
+    def take(self, pairs: Sequence[Sure], ambiguous: Sequence[Ambiguity] = ()) -> None:
+        """Add pairs, whose names are then `paired`, and what is open beside them."""
+        self.pairs += pairs
+        self.ambiguous += ambiguous
+        self.paired = _joined(self.paired, _names_of(pairs))
 
     @property
     def known(self) -> list[Pair]:
         """The pairs that are sure enough to teach, without those of other forms."""
         return [pair for pair, sure in self.pairs if sure >= SURE]
 
-    def even(self) -> Matching:
-        """What is decided but for groups that are short of partners: some may be layers of another form."""
-        even = [group for group in self.ambiguous if len(group.sources) == len(group.targets)]
-        return replace(self, ambiguous=even)
+    def names(self, *, even: bool = False) -> Names:
+        """Names on each side whose layers are paired, or that are ambiguous.
 
-    def names(self) -> Names:
-        """Names on each side whose layers are paired, or that are ambiguous."""
-        sources = {p.name for (a, _), _ in self.pairs for p in a.roles.values()}
-        targets = {p.name for (_, b), _ in self.pairs for p in b.roles.values()}
-        for group in self.ambiguous:
-            sources.update(group.sources)
-            targets.update(group.targets)
-        return sources, targets
+        `even` leaves out groups that are short of partners: some may be layers of another form.
+        """
+        groups = [one for one in self.ambiguous if not even or len(one.sources) == len(one.targets)]
+        return _joined(self.paired, _names_in(groups))
+
+
+def _names_of(pairs: Sequence[Sure]) -> Names:
+    """The names on each side of paired layers."""
+    return {p.name for (a, _), _ in pairs for p in a.roles.values()}, {
+        p.name for (_, b), _ in pairs for p in b.roles.values()
+    }
+
+
+def _names_in(groups: Sequence[Ambiguity]) -> Names:
+    return {name for one in groups for name in one.sources}, {name for one in groups for name in one.targets}
 
 
 def match_in_stages(sides: LayeredSides, named: Names, given: Sequence[Pair], ordered: bool) -> Matching:
@@ -288,35 +314,35 @@ def match_in_stages(sides: LayeredSides, named: Names, given: Sequence[Pair], or
     `ordered` says that both sides stand in the order of execution, which then is evidence.
     """
     free = _FreeLayers(sides, named)
-    found = Matching([(pair, 1.0) for pair in given])
-    reserved = reserve_fused(*([plain_layer(layer) for layer in side] for side in free.whole(found.names())))
-    _match_plain(found, free, reserved, ordered)
-    open_layers = free.whole(_joined(Matching(found.pairs).names(), reserved))
-    if triples := match_numbered_projections(*open_layers, found.known):
-        found = Matching([*found.pairs, *triples])
-        _match_plain(found, free, reserved, ordered)
-    other = match_other_forms(*free.whole(found.even().names()), found.known, ordered)
-    found.ambiguous = _left_open(found.ambiguous, other)
-    inside = _settle_inside(found, other, free, sides, ordered=ordered)
-    turned = settle_orientations([*found.pairs, *other.pairs, *inside.pairs], sides.parameters, named[0])
-    count = len(found.pairs)
+    matching = Matching()
+    matching.take([(pair, 1.0) for pair in given])
+    reserved = reserve_fused(*([plain_layer(layer) for layer in side] for side in free.whole(matching.names())))
+    _match_plain(matching, free, reserved, ordered)
+    open_layers = free.whole(_joined(matching.paired, reserved))
+    if triples := match_numbered_projections(*open_layers, matching.known):
+        matching.ambiguous = []
+        matching.take(triples)
+        _match_plain(matching, free, reserved, ordered)
+    other = match_other_forms(*free.whole(matching.names(even=True)), matching.known, ordered)
+    matching.ambiguous = _left_open(matching.ambiguous, other)
+    inside = _settle_inside(matching, other, free, sides, ordered=ordered)
+    turned = settle_orientations([*matching.pairs, *other.pairs, *inside.pairs], sides.parameters, named[0])
+    count = len(matching.pairs)
     fused = [*other.pairings, *inside.pairings]
     paired = [pair for pair, _ in turned.pairs]
-    notes = note_shifted(paired, free.whole(Matching(turned.pairs).names())) | turned.notes
+    notes = note_shifted(paired, free.whole(_names_of(turned.pairs))) | turned.notes
     notes |= note_input_orders(paired[len(given) :], free.whole((set(), set())))
     return Matching(turned.pairs[:count], turned.pairs[count:], fused, [*inside.ambiguous, *turned.ambiguous], notes)
 
 
 def _settle_inside(
-    found: Matching, other: OtherForms, free: _FreeLayers, sides: LayeredSides, *, ordered: bool
+    matching: Matching, other: OtherForms, free: _FreeLayers, sides: LayeredSides, *, ordered: bool
 ) -> InPlaces:
     """Settle what is open in the places of both sides that are one; what stays open is all that does."""
-    pairs = [*found.pairs, *other.pairs]
-    gone = _joined(
-        Matching(pairs).names(), ({one.source for one in other.pairings}, {one.target for one in other.pairings})
-    )
-    settled = [pair for pair, sure in pairs if sure >= SURE]
-    groups = [*found.ambiguous, *other.ambiguous]
+    pieces = {one.source for one in other.pairings}, {one.target for one in other.pairings}
+    gone = _joined(_joined(matching.paired, _names_of(other.pairs)), pieces)
+    settled = [pair for pair, sure in (*matching.pairs, *other.pairs) if sure >= SURE]
+    groups = [*matching.ambiguous, *other.ambiguous]
     return settle_in_places(free.whole(gone), sides.parameters, settled, groups, ordered=ordered)
 
 
@@ -329,13 +355,13 @@ def _left_open(groups: Sequence[Ambiguity], other: OtherForms) -> list[Ambiguity
         if all(_is_within(of_source.get(mine.name), pair[1], role) for role, mine in pair[0].roles.items())
     ]
     other.pairs[:] = [one for one in other.pairs if one not in within]
-    taken = Matching(other.pairs, ambiguous=other.ambiguous).names()
+    taken = _joined(_names_of(other.pairs), _names_in(other.ambiguous))
     rest = [left for group in groups if (left := group.without(*taken)).sources and left.targets]
     single = {(group.sources, group.targets) for group in rest if len(group.sources) == len(group.targets) == 1}
     for (a, b), sure in within:
         if all(((mine.name,), (b.roles[role].name,)) in single for role, mine in a.roles.items()):
             other.pairs.append(((a, b), sure))
-    settled = Matching(other.pairs).names()
+    settled = _names_of(other.pairs)
     return [left for group in rest if (left := group.without(*settled)).sources and left.targets]
 
 
@@ -346,8 +372,7 @@ def _is_within(group: Ambiguity | None, target: Layer, role: str) -> bool:
 def _match_plain(found: Matching, free: _FreeLayers, reserved: Names, ordered: bool) -> None:
     for layers in (free.whole, free.loose):
         layered = match_layers(*layers(_joined(found.names(), reserved)), found.known, ordered)
-        found.pairs += layered.pairs
-        found.ambiguous += layered.ambiguous
+        found.take(layered.pairs, layered.ambiguous)
 
 
 def _joined(one: Names, other: Names) -> Names:
@@ -362,11 +387,17 @@ class _FreeLayers:
         own = (read_layers(side, names) for side, names in zip(sides.parameters, named, strict=True))
         self._loose = cut_alike(*own)
         self._whole = [remaining(layers, ties) for layers, ties in zip(self._loose, tied, strict=True)]
+        self._last: list[tuple[set[str], list[Layer]]] = [(set(), layers) for layers in self._whole]
 
     def whole(self, gone: Names) -> tuple[list[Layer], list[Layer]]:
-        """The layers without the names that are gone; a tied tensor stands under its first name."""
-        left, right = (remaining(layers, names) for layers, names in zip(self._whole, gone, strict=True))
-        return left, right
+        """The layers without the names that are gone; a tied tensor stands under its first name.
+
+        More and more are gone from stage to stage: what is left is looked for among what was left before.
+        """
+        for side, names in enumerate(gone):
+            before, left = self._last[side]
+            self._last[side] = names, remaining(left if before <= names else self._whole[side], names)
+        return self._last[0][1], self._last[1][1]
 
     def loose(self, gone: Names) -> tuple[list[Layer], list[Layer]]:
         """The layers as what they hold beside biases and statistics."""

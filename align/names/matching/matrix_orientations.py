@@ -15,7 +15,6 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from align.core.name_map import Ambiguity, Pairing
-from align.names.fold_names import NUMBER
 from align.names.matching.fused_layers import ATTENTION, match_fused, named_groups, reserve_fused
 from align.names.matching.match_layers import PairedModules, match_layers
 from align.names.matching.repeated_blocks import group_links
@@ -39,6 +38,7 @@ from align.names.thresholds import (
     CONFIDENCE_OF_TURNED,
     LIKENESS_OF_FORMS,
 )
+from align.names.user_rules import NUMBER
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _settle_crossed(pairs: Sequence[Sure], sides: Sides, named: Set[str]) -> Ori
     in_doubt = {pair[0].path for both in rivals for pair in both}
     speaks = _witness([one for one in pairs if one[0][0].path not in in_doubt], sides)
     weighed = [(both, speaks(*both)) for both in rivals]
-    found = Orientations()
+    orientations = Orientations()
     exchanged: dict[str, Layer] = {}
     better = _better([both for both, benefit in weighed if benefit < 0])
     for group in group_links([both for both, benefit in weighed if benefit <= 0]):
@@ -96,15 +96,15 @@ def _settle_crossed(pairs: Sequence[Sure], sides: Sides, named: Set[str]) -> Ori
         if paths <= better.keys():
             exchanged.update({path: better[path] for path in paths})
         elif _fits_turned(group):
-            found.open_paths.update(paths)
-            found.ambiguous.append(_crossed_group(group))
+            orientations.open_paths.update(paths)
+            orientations.ambiguous.append(_crossed_group(group))
     for (a, b), sure in pairs:
         if a.path in exchanged:
-            found.notes[_weight_name(a)] = BY_NAME
-            found.pairs.append((_exchanged_pair(a, exchanged[a.path]), min(sure, CONFIDENCE_OF_TURNED)))
+            orientations.notes[_weight_name(a)] = BY_NAME
+            orientations.pairs.append((_exchanged_pair(a, exchanged[a.path]), min(sure, CONFIDENCE_OF_TURNED)))
         else:
-            found.pairs.append(((a, b), sure))
-    return found
+            orientations.pairs.append(((a, b), sure))
+    return orientations
 
 
 def _rivals(pairs: Sequence[Pair]) -> list[tuple[Pair, Pair]]:
@@ -116,12 +116,12 @@ def _rivals(pairs: Sequence[Pair]) -> list[tuple[Pair, Pair]]:
         if len(shape) == 2 and shape[0] != shape[1] and not biased and a.path != b.path:
             places[_block(a.path), _block(b.path), frozenset(shape)].append((a, b))
     return [
-        (one, two)
+        (first, two)
         for beside in places.values()
-        for one, two in combinations(beside, 2)
-        if one[0].shapes["weight"] != two[0].shapes["weight"]
-        and _may_turn(one[0], two[1])
-        and _may_turn(two[0], one[1])
+        for first, two in combinations(beside, 2)
+        if first[0].shapes["weight"] != two[0].shapes["weight"]
+        and _may_turn(first[0], two[1])
+        and _may_turn(two[0], first[1])
     ]
 
 
@@ -146,11 +146,11 @@ def _witness(pairs: Sequence[Sure], sides: tuple[ParameterSet, ParameterSet]) ->
     ways = ClassOrientations(pairs, sides)
     known: dict[object, int] = {}
 
-    def names(one: Pair, two: Pair) -> int:
-        like = tuple(_in_any_block(layer.path) for pair in (one, two) for layer in pair)
+    def names(first: Pair, two: Pair) -> int:
+        like = tuple(_in_any_block(layer.path) for pair in (first, two) for layer in pair)
         if like not in known:
-            numbers = number_order(one[0].path, two[0].path) * number_order(one[1].path, two[1].path)
-            benefit = numbers or evidence.exchange_benefit(one, two)
+            numbers = number_order(first[0].path, two[0].path) * number_order(first[1].path, two[1].path)
+            benefit = numbers or evidence.exchange_benefit(first, two)
             known[like] = (benefit >= CLEAR_BENEFIT) - (benefit <= -CLEAR_BENEFIT)
         return known[like]
 
@@ -205,7 +205,9 @@ class ClassOrientations:
     """
 
     def __init__(self, pairs: Sequence[Sure], sides: Sides, open_paths: Set[str] = frozenset()) -> None:
-        self._classes = [{module.path: module.class_name for module in side.modules} for side in sides]
+        self._classes = [
+            {module.path: name for module in side.modules if (name := module.class_name)} for side in sides
+        ]
         self._seen: dict[object, set[bool]] = defaultdict(set)
         for pair, _ in pairs:
             key = self._key(pair)
@@ -218,19 +220,26 @@ class ClassOrientations:
 
     def is_unsure(self, pair: Pair) -> bool:
         """Tell whether a pair is square, and of a class whose layout no rule knows."""
-        return self._key(pair) is not None and _is_square(pair)
+        return _are_matrices(pair) and _is_square(pair) and self._key(pair) is not None
 
     def _key(self, pair: Pair) -> object:
         """The unknown classes of a pair of matrices, with the names of their weights; None if there are none."""
-        kinds = {layer.kind for layer in pair}
-        if "" not in kinds or kinds - {"", "linear"} or any(len(x.shapes.get("weight", ())) != 2 for x in pair):
+        if (pair[0].kind and pair[1].kind) or not _are_matrices(pair):
             return None
-        key = [self._class_of(layer, side) for side, layer in enumerate(pair)]
-        return tuple(key) if all(one is None or one[0] for one in key) else None
+        key: list[tuple[str, str] | None] = []
+        for layer, classes in zip(pair, self._classes, strict=True):
+            weight = layer.roles["weight"]
+            if not layer.kind and weight.module not in classes:
+                return None
+            key.append(None if layer.kind else (classes[weight.module], weight.attribute))
+        return tuple(key)
 
-    def _class_of(self, layer: Layer, side: int) -> tuple[str, str] | None:
-        weight = layer.roles["weight"]
-        return None if layer.kind else (self._classes[side].get(weight.module, ""), weight.attribute)
+
+def _are_matrices(pair: Pair) -> bool:
+    """Tell whether both have a matrix, and may be linear."""
+    a, b = pair
+    may_be = (a.kind or "linear") == (b.kind or "linear") == "linear"
+    return may_be and len(a.shapes.get("weight", ())) == len(b.shapes.get("weight", ())) == 2
 
 
 def _settle_square(before: Orientations, sides: Sides) -> Orientations:
@@ -266,28 +275,28 @@ def _settle_in_files(before: Orientations, sides: Sides, named: Set[str]) -> Ori
     for pair in matrices:
         if not _is_square(pair) and pair[0].path not in before.open_paths:
             by_files.add(pair)
-    found = replace(before, pairs=[])
+    orientations = replace(before, pairs=[])
     square_paths = {pair[0].path for pair in matrices if _is_square(pair)}
     for pair, sure in before.pairs:
         if pair[0].path in square_paths:
-            _settle(pair, sure, by_files.of(pair), found, files)
+            _settle(pair, sure, by_files.of(pair), orientations, files)
         else:
-            found.pairs.append((pair, sure))
-    return found
+            orientations.pairs.append((pair, sure))
+    return orientations
 
 
-def _settle(pair: Pair, sure: float, ways: set[bool], found: Orientations, files: list[bool]) -> None:
+def _settle(pair: Pair, sure: float, ways: set[bool], orientations: Orientations, files: list[bool]) -> None:
     """Take in a square matrix, which stands alike on both sides (False), turned (True), both, or neither."""
     a, b = pair
     names = a.roles["weight"].name, b.roles["weight"].name
     if ways == {True}:
         pair = (a, replace(b, inputs_first=not a.inputs_first)) if files[1] else (replace(a, inputs_first=True), b)
         sure = min(sure, CONFIDENCE_OF_TURNED)
-    found.pairs.append((pair, sure))
+    orientations.pairs.append((pair, sure))
     if len(ways) > 1:
-        found.ambiguous.append(Ambiguity(names[:1], names[1:], _FILE_REASON))
+        orientations.ambiguous.append(Ambiguity(names[:1], names[1:], _FILE_REASON))
     elif not ways:
-        found.notes[names[0]] = UNTOLD
+        orientations.notes[names[0]] = UNTOLD
 
 
 class _SquareWays:
@@ -351,10 +360,7 @@ def _last_word(path: str) -> str:
 
 def _may_be_turned(pair: Pair, files: Sequence[bool], named: Set[str]) -> bool:
     """Tell whether both are matrices, of layers that may be linear, and one comes from a file."""
-    shapes = [layer.shapes.get("weight", ()) for layer in pair]
-    if not any(files) or any(len(shape) != 2 for shape in shapes) or {a.kind for a in pair} - {"", "linear"}:
-        return False
-    if pair[0].roles["weight"].name in named:
+    if not any(files) or not _are_matrices(pair) or pair[0].roles["weight"].name in named:
         return False
     return any(from_file and layer.inputs_first is not False for layer, from_file in zip(pair, files, strict=True))
 
@@ -387,26 +393,26 @@ class OtherForms:
 
 def match_other_forms(left: list[Layer], right: list[Layer], known: Sequence[Pair], ordered: bool) -> OtherForms:
     """Pair what is left of both sides; `known` are the pairs of layers so far, which teach."""
-    found, places = OtherForms(), PairedModules(known)
+    other_forms, places = OtherForms(), PairedModules(known)
     left, right = [plain_layer(layer) for layer in left], [plain_layer(layer) for layer in right]
     whole = [remaining(side, names) for side, names in zip((left, right), reserve_fused(left, right), strict=True)]
     forms: tuple[tuple[_Form, _Form], ...] = ((_same, _same), (_same, transposed_layer), (transposed_layer, _same))
     for before, after in forms:
-        one, two = _in_form(whole[0], before, found), _in_form(whole[1], after, found)
-        matched = match_layers(one, two, [*known, *(pair for pair, _ in found.pairs)], ordered)
+        converted, two = _in_form(whole[0], before, other_forms), _in_form(whole[1], after, other_forms)
+        matched = match_layers(converted, two, [*known, *(pair for pair, _ in other_forms.pairs)], ordered)
         most = CONFIDENCE_OF_FORM if before is after else CONFIDENCE_OF_TURNED
-        found.pairs.extend((pair, min(sure, most)) for pair, sure in matched.pairs if _in_place(pair, places))
+        other_forms.pairs.extend((pair, min(sure, most)) for pair, sure in matched.pairs if _in_place(pair, places))
         if before is after:
-            found.ambiguous.extend(matched.ambiguous)
-    fused = match_fused(_in_form(left, _same, found), _in_form(right, _same, found), places)
-    found.pairings.extend(fused.pairings)
-    found.ambiguous.extend(fused.ambiguous)
+            other_forms.ambiguous.extend(matched.ambiguous)
+    fused = match_fused(_in_form(left, _same, other_forms), _in_form(right, _same, other_forms), places)
+    other_forms.pairings.extend(fused.pairings)
+    other_forms.ambiguous.extend(fused.ambiguous)
     for before, after in ((_flattened, _dense), (_dense, _flattened)):
-        matched = match_layers(_in_form(left, before, found), _in_form(right, after, found), known, ordered)
-        found.pairings.extend(
-            one for pair, sure in matched.pairs if _in_place(pair, places) for one in _pairings(pair, sure)
+        matched = match_layers(_in_form(left, before, other_forms), _in_form(right, after, other_forms), known, ordered)
+        other_forms.pairings.extend(
+            converted for pair, sure in matched.pairs if _in_place(pair, places) for converted in _pairings(pair, sure)
         )
-    return found
+    return other_forms
 
 
 def plain_layer(layer: Layer) -> Layer:
@@ -420,7 +426,7 @@ def plain_layer(layer: Layer) -> Layer:
         return with_shapes(replace(layer, kind="linear"), layer.shapes | {"weight": weight[:2]})
     if layer.kind == "conv" and weight[2:3] == (1,):  # over one axis, written as over two
         return with_shapes(layer, layer.shapes | {"weight": (*weight[:2], *weight[3:])})
-    if layer.kind:
+    if layer.kind or not any(1 in shape for shape in layer.shapes.values()):
         return layer
     return with_shapes(layer, {role: _squeezed(shape) for role, shape in layer.shapes.items()})
 
@@ -466,11 +472,11 @@ def _squeezed(shape: Shape) -> Shape:
     return tuple(length for length in shape if length != 1) or shape[:1]
 
 
-def _in_form(layers: Sequence[Layer], form: Callable[[Layer], Layer | None], found: OtherForms) -> list[Layer]:
+def _in_form(layers: Sequence[Layer], form: Callable[[Layer], Layer | None], other_forms: OtherForms) -> list[Layer]:
     """The layers that are free yet, in a form, as far as they have it."""
-    taken = {id(p) for pair, _ in found.pairs for layer in pair for p in layer.roles.values()}
-    named = {name for group in found.ambiguous for name in (*group.sources, *group.targets)}
-    named |= {name for pairing in found.pairings for name in (pairing.source, pairing.target)}
+    taken = {id(p) for pair, _ in other_forms.pairs for layer in pair for p in layer.roles.values()}
+    named = {name for group in other_forms.ambiguous for name in (*group.sources, *group.targets)}
+    named |= {name for pairing in other_forms.pairings for name in (pairing.source, pairing.target)}
     free = [layer for layer in layers if all(id(p) not in taken and p.name not in named for p in layer.roles.values())]
     return [formed for layer in free if (formed := form(layer))]
 

@@ -15,8 +15,6 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from scipy.cluster.hierarchy import DisjointSet
-
 from align.core.name_map import Ambiguity
 from align.names.read_layers import numbered
 from align.names.thresholds import LONGEST_WHOLE_RUN
@@ -24,6 +22,8 @@ from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+
+    from scipy.cluster.hierarchy import DisjointSet
 
     from align.names.read_layers import Layer, Pair
 
@@ -70,11 +70,11 @@ class RepeatedBlocks:
     @cached_property
     def members(self) -> dict[str, dict[Coordinates, Layer]]:
         """The free layers of each family by coordinates."""
-        found: dict[str, dict[Coordinates, Layer]] = defaultdict(dict)
+        by_family: dict[str, dict[Coordinates, Layer]] = defaultdict(dict)
         for layer in self.free:
             position = self.positions[layer.path]
-            found[position.family][position.coordinates] = layer
-        return found
+            by_family[position.family][position.coordinates] = layer
+        return by_family
 
 
 class KnownPairs:
@@ -106,18 +106,20 @@ def find_repeated_blocks(
     """
     joined = [a for a, _ in more], [b for _, b in more]
     lists = [known.runs(side, sides[side], joined[side], whole[side]) for side in (0, 1)]
-    runs = [[run for one in own for run in one] for own in lists]
+    runs = [[run for one in side_runs for run in one] for side_runs in lists]
     cutting = _cutting(lists)
     ranks = {end for run in cutting for end in (run[0].rank, run[-1].rank + 1)}
     numbers = {(_step(run), end) for run in cutting for end in (run[0].number, run[-1].number + _step(run))}
-    found = []
+    blocks = []
     passed = []
-    for free, own in zip(sides, runs, strict=True):
-        places = {child.path: (piece, at) for piece in _pieces(own, ranks, numbers) for at, child in enumerate(piece)}
-        found.append(RepeatedBlocks(_positions([layer.path for layer in free], places), free))
+    for free, side_runs in zip(sides, runs, strict=True):
+        places = {
+            child.path: (piece, at) for piece in _pieces(side_runs, ranks, numbers) for at, child in enumerate(piece)
+        }
+        blocks.append(RepeatedBlocks(_positions([layer.path for layer in free], places), free))
         passed.append({path for path, (piece, at) in places.items() if not _is_kept(at, len(piece))})
     late = [pair for pair in more if all(map(_stands_outside, pair, passed))]
-    return (found[0], found[1]), [*known.teaching((passed[0], passed[1])), *late]
+    return (blocks[0], blocks[1]), [*known.teaching((passed[0], passed[1])), *late]
 
 
 def _is_kept(at: int, length: int) -> bool:
@@ -166,13 +168,13 @@ class _KnownLayers:
             _held([(layer, True) for layer in free], unfolded),
             _held([(one, False) for one in more], unfolded),
         )
-        found = []
+        lists = []
         for container in dict.fromkeys((*before, *self._lists, *behind)):
             own, known = (before.get(container, {}), behind.get(container, {})), self._lists.get(container, {})
             if without_numbers(container) in unfolded or len({*own[0], *known, *own[1]}) <= LONGEST_WHOLE_RUN:
                 continue
-            found.append(self._with(container, *own) if any(own) else self._alone(container))
-        return found
+            lists.append(self._with(container, *own) if any(own) else self._alone(container))
+        return lists
 
     def _alone(self, container: str) -> list[list[_Child]]:
         if container not in self._runs:
@@ -189,24 +191,24 @@ class _KnownLayers:
 
     def _with(self, container: str, before: _Held, behind: _Held) -> list[list[_Child]]:
         known, children = self._lists.get(container, {}), self._known_children(container)
-        made = []
+        merged = []
         for rank, number in enumerate(sorted({*before, *known, *behind})):
             if number in before or number in behind:
                 parts = [own[number] for own in (before, known, behind) if number in own]
-                made.append(_child(number, rank, parts[0][0], [layer for _, held in parts for layer in held]))
+                merged.append(_child(number, rank, parts[0][0], [layer for _, held in parts for layer in held]))
             else:
                 child = children[number]
-                made.append(child if child.rank == rank else replace(child, rank=rank))
-        return list(_runs(made))
+                merged.append(child if child.rank == rank else replace(child, rank=rank))
+        return list(_runs(merged))
 
 
 def _held(layers: Iterable[tuple[Layer, bool]], unfolded: Collection[str]) -> dict[str, _Held]:
     """What each child of each numbered list holds, by its number, with the path of the child."""
-    alike: dict[tuple[tuple[str, str, str], ...], list[tuple[Layer, bool]]] = defaultdict(list)
+    by_places: dict[tuple[tuple[str, str, str], ...], list[tuple[Layer, bool]]] = defaultdict(list)
     for layer, free in layers:
-        alike[numbered(layer.path)].append((layer, free))
+        by_places[numbered(layer.path)].append((layer, free))
     lists: dict[str, _Held] = defaultdict(dict)
-    for places, held in alike.items():
+    for places, held in by_places.items():
         for container, number, path in places:
             if without_numbers(container) not in unfolded:
                 lists[container].setdefault(int(number), (path, []))[1].extend(held)
@@ -250,15 +252,14 @@ def _cutting(lists: Sequence[Sequence[list[list[_Child]]]]) -> list[list[_Child]
 
     Layers of another width each, in both models, say nothing about where the list of experts within them may be cut.
     """
-    patterns = [{tuple(map(len, one)) for one in own} for own in lists]
-    shared = set.intersection(*patterns)
-    return [
-        run
-        for own in lists
-        for one in own
-        for run in one
-        if len(run) > LONGEST_WHOLE_RUN or tuple(map(len, one)) not in shared
-    ]
+    patterns = [[tuple(map(len, runs)) for runs in side_lists] for side_lists in lists]
+    shared = set.intersection(*map(set, patterns))
+    cutting = []
+    for side_lists, lengths in zip(lists, patterns, strict=True):
+        for runs, pattern in zip(side_lists, lengths, strict=True):
+            is_shared = pattern in shared
+            cutting += [run for run in runs if len(run) > LONGEST_WHOLE_RUN or not is_shared]
+    return cutting
 
 
 def _step(run: Sequence[_Child]) -> int:
@@ -313,37 +314,39 @@ def unlike_lists(folded: Folded, pairs: Iterable[Pair], groups: Iterable[OpenGro
 
 def _folded_alone(folded: Folded, groups: Iterable[OpenGroup]) -> tuple[set[str], set[str]]:
     """Lists of open groups that are folded on one side alone: there the other has its numbers within words."""
-    found: tuple[set[str], set[str]] = (set(), set())
+    names: tuple[set[str], set[str]] = (set(), set())
     for group in groups:
         positions: tuple[list[BlockPosition], list[BlockPosition]] = ([], [])
         for side, layer in group.members:
             positions[_SIDES[side]].append(_position_of(folded, side, layer))
         if all(positions) and len({frozenset(len(position.lengths) for position in own) for own in positions}) > 1:
-            for lists, own in zip(found, positions, strict=True):
+            for lists, own in zip(names, positions, strict=True):
                 lists.update(name for position in own for name in position.lists)
-    return found
+    return names
 
 
 def unfold_pairs(folded: Folded, pairs: Sequence[tuple[Pair, float]]) -> list[tuple[Pair, float]]:
     """The pairs with all that follow them, these as sure as the least sure of their family."""
-    found = []
+    unfolded = []
     families: dict[tuple[str, str], float] = {}
     for (a, b), sure in pairs:
         positions = folded[0].positions[a.path], folded[1].positions[b.path]
         if not positions[0].lengths:
-            found.append(((a, b), sure))
+            unfolded.append(((a, b), sure))
             continue
         both = positions[0].family, positions[1].family
         families[both] = min(sure, families.get(both, 1.0))
     for (mine, theirs), sure in families.items():
         others = folded[1].members[theirs]
-        found += [((a, others[at]), sure) for at, a in folded[0].members[mine].items()]
-    return found
+        unfolded += [((a, others[at]), sure) for at, a in folded[0].members[mine].items()]
+    return unfolded
 
 
 def unfold_groups(folded: Folded, groups: Sequence[OpenGroup]) -> list[OpenGroup]:
     """The groups with all members of their families: one group a block, where no group reaches beyond its block."""
-    joined: DisjointSet[tuple[str, str]] = DisjointSet()
+    if not groups:
+        return []
+    joined = _disjoint_set()
     of_family: dict[tuple[str, str], list[OpenGroup]] = defaultdict(list)
     for group in groups:
         keys = [(side, _position_of(folded, side, layer).family) for side, layer in group.members]
@@ -355,6 +358,14 @@ def unfold_groups(folded: Folded, groups: Sequence[OpenGroup]) -> list[OpenGroup
     for families in joined.subsets():
         found += _of_families(folded, sorted(families), [group for key in sorted(families) for group in of_family[key]])
     return in_order(found)
+
+
+def _disjoint_set() -> DisjointSet[tuple[str, str]]:
+    from scipy.cluster.hierarchy import (
+        DisjointSet,
+    )  # to import it takes a fifth of a second, and most maps have no group
+
+    return DisjointSet()
 
 
 def _of_families(
@@ -407,8 +418,10 @@ class OpenGroup:
 
 def group_links(links: Sequence[Link]) -> list[OpenGroup]:
     """Groups of linked layers; a link says that two pairs may exchange partners."""
+    if not links:
+        return []
     members: dict[tuple[str, str], Layer] = {}
-    groups: DisjointSet[tuple[str, str]] = DisjointSet()
+    groups = _disjoint_set()
     for link in links:
         keys = []
         for source, target in link:

@@ -67,9 +67,9 @@ def settle_in_places(
 
     `ordered` says that both sides stand in the order of execution.
     """
-    found = InPlaces()
+    in_places = InPlaces()
     if not all(free):
-        return found
+        return in_places
     places = MatchedPlaces(sides, settled)
     alike = [one for one in groups if one.reason != UNRELATED]
     rivals = ({name for one in alike for name in one.sources}, {name for one in alike for name in one.targets})
@@ -83,11 +83,11 @@ def settle_in_places(
     teacher = _Teacher(places, settled, groups, ordered=ordered)
     for place, layers in here.items():
         if all(layers):
-            _settle(found, place, layers, teacher)
-    kept = [(pair, sure) for pair, sure in found.pairs if not _have_changed(pair, (paths[0], paths[1]))]
-    found = replace(found, pairs=kept)
-    found.ambiguous.extend(_within_places(groups, found, here))
-    return found
+            _settle(in_places, place, layers, teacher)
+    kept = [(pair, sure) for pair, sure in in_places.pairs if not _have_changed(pair, (paths[0], paths[1]))]
+    in_places = replace(in_places, pairs=kept)
+    in_places.ambiguous.extend(_within_places(groups, in_places, here))
+    return in_places
 
 
 def _have_changed(pair: Pair, paths: tuple[set[str], set[str]]) -> bool:
@@ -96,11 +96,11 @@ def _have_changed(pair: Pair, paths: tuple[set[str], set[str]]) -> bool:
     return a != b and (a in paths[1] or b in paths[0])
 
 
-def _settle(found: InPlaces, place: tuple[str, str], layers: _Sides, teacher: _Teacher) -> None:
+def _settle(in_places: InPlaces, place: tuple[str, str], layers: _Sides, teacher: _Teacher) -> None:
     """Take in what is paired in one place."""
     stacked = match_stacked(*layers, place)
-    found.pairings.extend(stacked.pairings)
-    found.ambiguous.extend(stacked.ambiguous)
+    in_places.pairings.extend(stacked.pairings)
+    in_places.ambiguous.extend(stacked.ambiguous)
     left, right = _without(layers, stacked.names)
     free = _joined(list(map(plain_layer, left))), _joined(list(map(plain_layer, right)))
     only = _only_ones(*free, teacher.is_chance)
@@ -109,7 +109,7 @@ def _settle(found: InPlaces, place: tuple[str, str], layers: _Sides, teacher: _T
     free = _without(free, _names(weighed))
     weighed += [(pair, CONFIDENCE_OF_FORM) for pair in norms_by_words(*free)]
     free = _without(free, _names(weighed))
-    found.pairs.extend([*only, *weighed, *_lone_parameters(*free, teacher.is_chance)])
+    in_places.pairs.extend([*only, *weighed, *_lone_parameters(*free, teacher.is_chance)])
 
 
 def _is_among(layer: Layer, names: set[str]) -> bool:
@@ -180,12 +180,12 @@ def _joined(layers: Sequence[Layer]) -> list[Layer]:
     for layer in layers:
         if told := _role_and_name(layer):
             named[layer.path.rpartition(".")[0], told[1]][told[0]] = layer
-    found = {id(layer): layer for layer in layers}
+    joined = {id(layer): layer for layer in layers}
     for (module, name), own in named.items():
         if own.keys() == {"weight", "bias"} and (one := _one_layer(own["weight"], own["bias"], f"{module}.{name}")):
-            found[id(own["weight"])] = one
-            del found[id(own["bias"])]
-    return list(found.values())
+            joined[id(own["weight"])] = one
+            del joined[id(own["bias"])]
+    return list(joined.values())
 
 
 def _role_and_name(layer: Layer) -> tuple[str, str] | None:
@@ -200,13 +200,13 @@ def _role_and_name(layer: Layer) -> tuple[str, str] | None:
 
 def _one_layer(weight: Layer, bias: Layer, path: str) -> Layer | None:
     """Both as a layer, with the matrix as (out, in) where the bias, which is as long as the outputs, tells."""
-    (one,), (other,) = weight.roles.values(), bias.roles.values()
-    if len(other.shape) != 1 or len(one.shape) < 2 or other.shape[0] not in one.shape:
+    (matrix,), (other,) = weight.roles.values(), bias.roles.values()
+    if len(other.shape) != 1 or len(matrix.shape) < 2 or other.shape[0] not in matrix.shape:
         return None
-    turned = len(one.shape) == 2 and one.shape[0] != one.shape[1] and other.shape[0] == one.shape[1]
-    square = len(one.shape) == 2 and one.shape[0] == one.shape[1]
-    shapes = {"weight": one.shape[::-1] if turned else one.shape, "bias": other.shape}
-    layer = replace(weight, path=path.removeprefix("."), roles={"weight": one, "bias": other})
+    turned = len(matrix.shape) == 2 and matrix.shape[0] != matrix.shape[1] and other.shape[0] == matrix.shape[1]
+    square = len(matrix.shape) == 2 and matrix.shape[0] == matrix.shape[1]
+    shapes = {"weight": matrix.shape[::-1] if turned else matrix.shape, "bias": other.shape}
+    layer = replace(weight, path=path.removeprefix("."), roles={"weight": matrix, "bias": other})
     return replace(with_shapes(layer, shapes), inputs_first=None if square else turned)
 
 
@@ -240,12 +240,12 @@ def _unique(
     is_chance: Callable[[Pair], bool],
 ) -> Iterator[Pair]:
     """Yield each two that fit each other and nothing else, unless something speaks against them."""
-    alike: dict[object, _Sides] = defaultdict(lambda: ([], []))
+    by_signature: dict[object, _Sides] = defaultdict(lambda: ([], []))
     for side, layers in enumerate((left, right)):
         for layer in layers:
-            alike[tuple((role, *sorted(shape)) for role, shape in layer.signature)][side].append(layer)
+            by_signature[tuple((role, *sorted(shape)) for role, shape in layer.signature)][side].append(layer)
     named = [{_name(layer) for layer in side} for side in (left, right)]
-    for mine, theirs in alike.values():
+    for mine, theirs in by_signature.values():
         for a in mine:
             b = _only(partial(fit, a), theirs)
             if b is None or _only(partial(fit, b), mine) is not a:  # what fits, fits either way
@@ -298,17 +298,17 @@ def _fit_alone(a: Layer, b: Layer) -> bool:
 
 
 def _within_places(
-    groups: Sequence[Ambiguity], found: InPlaces, here: dict[tuple[str, str], _Sides]
+    groups: Sequence[Ambiguity], in_places: InPlaces, here: dict[tuple[str, str], _Sides]
 ) -> Iterator[Ambiguity]:
     """Yield the groups without what is paired now, each place by itself."""
-    taken = _names(found.pairs) | {name for one in found.pairings for name in (one.source, one.target)}
-    taken |= {name for group in found.ambiguous for name in (*group.sources, *group.targets)}
+    taken = _names(in_places.pairs) | {name for item in in_places.pairings for name in (item.source, item.target)}
+    taken |= {name for group in in_places.ambiguous for name in (*group.sources, *group.targets)}
     place_of = {
-        one.name: place
+        item.name: place
         for place, sides in here.items()
         for side in sides
         for layer in side
-        for one in layer.roles.values()
+        for item in layer.roles.values()
     }
     for group in groups:
         apart: dict[tuple[str, str] | None, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
@@ -380,20 +380,20 @@ class MatchedPlaces:
     @staticmethod
     def _nodes(tree: _Tree, root: str) -> dict[tuple[int, ...], list[_Node]]:
         """The modules and lists below a module by the elements that they hold, of one in another the outer."""
-        found: dict[tuple[int, ...], list[_Node]] = defaultdict(list)
+        nodes: dict[tuple[int, ...], list[_Node]] = defaultdict(list)
         lists: dict[str, dict[int, str]] = defaultdict(dict)
         for path in tree.below(root):
             above = path.rpartition(".")[0]
             if tree.elements[path] and (above == root or tree.elements[above] != tree.elements[path]):
-                found[(tree.elements[path],)].append((path,))
+                nodes[(tree.elements[path],)].append((path,))
             places = numbered(path)
             if places and places[-1][2] == path and tree.elements[path]:
                 lists[places[-1][0]][int(places[-1][1])] = path
         for children in lists.values():
             node = tuple(children[number] for number in sorted(children))
             if len(node) > 1:
-                found[tuple(tree.elements[path] for path in node)].append(node)
-        return found
+                nodes[tuple(tree.elements[path] for path in node)].append(node)
+        return nodes
 
     def _are_one(self, mine: _Node, theirs: _Node, *, within: bool) -> bool:
         """Tell whether nothing is against it that modules are places, or the children of two lists in their order.

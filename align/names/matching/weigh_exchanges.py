@@ -216,11 +216,11 @@ def _improved(pairs: list[Pair], free: Sides, evidence: PairEvidence) -> list[Pa
             result[i], result[j] = (a, b2), (a2, b)
     placed: set[int] = set()
     for index, rival in _contests(result, _unplaced(result, free)):
-        own = id(rival[0] or rival[1])
+        layer_id = id(rival[0] or rival[1])
         new = _replaced(result[index], rival)
-        if own not in placed and evidence.replacement_benefit(result[index], new) <= -CLEAR_BENEFIT:
+        if layer_id not in placed and evidence.replacement_benefit(result[index], new) <= -CLEAR_BENEFIT:
             result[index] = new
-            placed.add(own)
+            placed.add(layer_id)
     return result
 
 
@@ -244,12 +244,12 @@ def _unplaced(pairs: Sequence[Pair], free: Sides) -> Sides:
 
 def _contests(pairs: Sequence[Pair], rivals: Sides) -> list[tuple[int, Rival]]:
     """Return each pair, by its index, with each layer of `rivals` that could take a place in it."""
-    found: list[tuple[int, Rival]] = []
+    contests: list[tuple[int, Rival]] = []
     sources, targets = (_by_signature(side) for side in rivals)
     for index, (a, b) in enumerate(pairs):
-        found += [(index, (layer, None)) for layer in sources.get(b.signature, ()) if may_pair(layer, b)]
-        found += [(index, (None, layer)) for layer in targets.get(a.signature, ()) if may_pair(a, layer)]
-    return found
+        contests += [(index, (layer, None)) for layer in sources.get(b.signature, ()) if may_pair(layer, b)]
+        contests += [(index, (None, layer)) for layer in targets.get(a.signature, ()) if may_pair(a, layer)]
+    return contests
 
 
 def _by_signature(layers: Iterable[Layer]) -> dict[object, list[Layer]]:
@@ -286,21 +286,21 @@ class PairEvidence:
             self._together.update((x, y) for x in left for y in right)
             self.around.add(*pair)
 
-    def exchange_benefit(self, one: Pair, two: Pair) -> float:
+    def exchange_benefit(self, first: Pair, two: Pair) -> float:
         """What two pairs have over the two with partners exchanged: > 0 speaks for them, 0: nothing tells.
 
         Each kind of evidence lies in [-2, 2]; kinds that contradict each other give 0: a block that moved in its list
         is known by what it holds, against its number. Beside numbers that are in order little else counts.
         """
-        key = (one[0].path, one[1].path, two[0].path, two[1].path)
+        key = (first[0].path, first[1].path, two[0].path, two[1].path)
         if key not in self._exchanges:  # those that are not made are asked for again
-            self._exchanges[key] = _sum_unless_contradictory(self._of_exchange(one, two))
+            self._exchanges[key] = _sum_unless_contradictory(self._of_exchange(first, two))
         return self._exchanges[key]
 
-    def _of_exchange(self, one: Pair, two: Pair) -> list[float]:
-        judged, exchanged = (one, two), ((one[0], two[1]), (two[0], one[1]))
-        order = 1.0 if (one[0].position < two[0].position) == (one[1].position < two[1].position) else -1.0
-        numbers, nested_alike = self._lists.agreement(one, two) if self._lists else (0, True)
+    def _of_exchange(self, first: Pair, two: Pair) -> list[float]:
+        judged, exchanged = (first, two), ((first[0], two[1]), (two[0], first[1]))
+        order = 1.0 if (first[0].position < two[0].position) == (first[1].position < two[1].position) else -1.0
+        numbers, nested_alike = self._lists.agreement(first, two) if self._lists else (0, True)
         knowledge = self._knowledge(judged, judged)
         if numbers:
             knowledge = [_axes, self._context(judged)] if nested_alike else [_axes]
@@ -308,7 +308,7 @@ class PairEvidence:
         if numbers:
             evidence.append(float(numbers))
         else:
-            evidence += compare_names((one[0].path, two[0].path), (one[1].path, two[1].path), order)
+            evidence += compare_names((first[0].path, two[0].path), (first[1].path, two[1].path), order)
             held = sum(map(self._contents.alike, judged)) - sum(map(self._contents.alike, exchanged))
             evidence.append(max(-2.0, min(held, 2.0)) if held * order > 0 else 0.0)
         if self._ordered and all(layer.ran for pair in judged for layer in pair):

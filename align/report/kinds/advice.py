@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from align.names.fold_names import fold_alike
+from align.names.user_rules import fold_alike
 from align.report.blocks import (
     NONE,
     TONES,
@@ -16,14 +16,18 @@ from align.report.blocks import (
     Row,
     Table,
     Tone,
+    as_float,
     findings_blocks,
+    fold_rows,
     format_bytes,
     format_number,
     format_shape,
     layer_name,
+    table_columns,
     verdict_block,
 )
-from align.words.catalogue import say, word
+from align.report.thresholds import LIST_LINES
+from align.words.catalogue import listed, phrase, say, word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,19 +58,13 @@ def _not_compared(problems: Sequence[str]) -> list[Block]:
 
 
 def _lint_table(findings: list[dict[str, Any]], *, show_all: bool) -> Table:
-    columns = (
-        Column(say("lint.severity")),
-        Column(say("word.reference"), "path"),
-        Column(say("lint.setting"), "words"),
-        Column(say("word.candidate"), "path"),
-        Column(say("lint.setting"), "words"),
-        Column(say("lint.change"), "words"),
+    columns = table_columns(
+        "lint.severity word.reference:path lint.setting:words word.candidate:path lint.setting:words lint.change:words"
     )
-    if show_all:
-        groups = [[finding] for finding in findings]
-    else:
-        alike = ((finding["reference"], tuple(finding.get(key) for key in ALIKE)) for finding in findings)
-        groups = [[findings[place] for place in places] for _, places in fold_alike(alike)]
+    groups = [[finding] for finding in findings]
+    if not show_all:
+        alike = fold_rows(findings, lambda one: (one["reference"], tuple(one.get(key) for key in ALIKE)))
+        groups = [group for _, group in alike]
     note = "" if all(finding["certain"] for finding in findings) else say("lint.uncertain")
     return Table(say("lint.title"), columns, tuple(map(_lint_row, groups)), note)
 
@@ -122,45 +120,41 @@ def doctor_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[B
 
 
 def _frameworks(frameworks: dict[str, dict[str, str]]) -> Table:
-    columns = (Column(say("doctor.framework")), Column(say("doctor.facts")))
+    columns = table_columns("doctor.framework doctor.facts")
     rows = tuple(
-        Row((name, ", ".join(f"{key} {value}" for key, value in facts.items()))) for name, facts in frameworks.items()
+        Row((name, listed([" ".join((word("framework_fact", key), value)) for key, value in facts.items()])))
+        for name, facts in frameworks.items()
     )
     return Table(say("doctor.frameworks"), columns, rows)
 
 
 def _switches(switches: list[dict[str, Any]], *, show_all: bool) -> list[Block]:
-    shown = [one for one in switches if show_all or one["state"] in ("as wanted", "otherwise")]
+    shown = [switch for switch in switches if show_all or switch["state"] in ("as wanted", "otherwise")]
     if not shown:
         return []
     columns = tuple(Column(say(f"doctor.{name}")) for name in ("name", "value", "wanted", "state"))
     rows = tuple(
         Row(
-            (one["id"], one["value"] or NONE, one["wanted"], one["state"]),
-            "open" if one["state"] == "otherwise" else "plain",
+            (switch["id"], switch["value"] or NONE, switch["wanted"], word("switch_state", switch["state"])),
+            "open" if switch["state"] == "otherwise" else "plain",
         )
-        for one in shown
+        for switch in shown
     )
     return [Table(say("doctor.switches"), columns, rows)]
 
 
 def _packages(groups: list[dict[str, Any]]) -> list[Block]:
-    lines = tuple(
-        say(
-            "doctor.package_line",
-            missing=group["missing"],
-            purpose=word("purpose", group["extra"]),
-            install=group["install"],
-        )
-        for group in groups
-    )
-    return [Lines(say("doctor.packages"), lines, "quiet")] if lines else []
+    lines = []
+    for group in groups:
+        facts = {"missing": group["missing"], "install": group["install"]}
+        lines.append(say("doctor.package_line", purpose=word("purpose", group["extra"]), **facts))
+    return [Lines(say("doctor.packages"), tuple(lines), "quiet")] if lines else []
 
 
 def _machine(machine: dict[str, Any]) -> Facts:
     shown = {name: str(value) for name, value in machine.items() if name not in ("memory", "disk")}
     sizes = {name: say("doctor.free", size=format_bytes(machine[name])) for name in ("memory", "disk")}
-    return Facts(say("doctor.machine"), tuple({**shown, **sizes}.items()))
+    return Facts(say("doctor.machine"), tuple((word("machine", name), fact) for name, fact in (shown | sizes).items()))
 
 
 def _verdict(verdict: dict[str, Any]) -> Lines:
@@ -176,12 +170,15 @@ def _verdict(verdict: dict[str, Any]) -> Lines:
 def crash_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
     """Show a `mindalign.crash` document; `show_all` shows the sources too."""
     steps = tuple(
-        say("crash.step", title=one["title"], shows=one["shows"], lines=one["lines"]) for one in document["steps"]
+        say("crash.step", title=step["title"], shows=step["shows"], lines=step["lines"]) for step in document["steps"]
     )
     blocks: list[Block] = [Lines(say("crash.title", device=document["title"]), steps)]
     if show_all:
-        facts = ({name: one[name] for name in ("id", "source", "certainty")} for one in document["steps"])
-        blocks.append(Lines(say("crash.sources"), tuple(say("crash.source", **one) for one in facts), "quiet"))
+        sources = (
+            say("crash.source", id=step["id"], source=step["source"], certainty=word("certainty", step["certainty"]))
+            for step in document["steps"]
+        )
+        blocks.append(Lines(say("crash.sources"), tuple(sources), "quiet"))
     return [*blocks, Lines("", (say("crash.legend"),), "quiet")]
 
 
@@ -230,27 +227,23 @@ def _tone(document: dict[str, Any]) -> Tone:
 
 
 def _scan_table(document: dict[str, Any], calls: list[dict[str, Any]]) -> Table:
-    columns = (
-        Column(say("scan.status"), "words"),
-        Column(say("scan.call"), "words"),
-        Column(say("scan.count"), "number"),
-        Column(say("scan.where"), "words"),
-        Column(say("scan.write"), "words"),
-        Column(say("scan.certainty"), "words", wide=True),
+    columns = table_columns(
+        "scan.status:words scan.call:words scan.count:number scan.where:words scan.write:words "
+        "scan.certainty:words:wide"
     )
     return Table(say("scan.title", target=document["target"]), columns, tuple(map(_scan_row, calls)))
 
 
-def _scan_row(one: dict[str, Any]) -> Row:
+def _scan_row(entry: dict[str, Any]) -> Row:
     cells = (
-        one["status"],
-        one["api"].removeprefix("torch."),
-        format_number(one["calls"]),
-        _where(one["places"]),
-        _write(one),
-        one["certainty"],
+        word("scan_status", entry["status"]),
+        entry["api"].removeprefix("torch."),
+        format_number(entry["calls"]),
+        _where(entry["places"]),
+        _write(entry),
+        word("certainty", entry["certainty"]),
     )
-    return Row(cells, COUNTERPART_TONES.get(one["status"], "plain"))
+    return Row(cells, COUNTERPART_TONES.get(entry["status"], "plain"))
 
 
 def _where(places: list[dict[str, Any]]) -> str:
@@ -260,11 +253,11 @@ def _where(places: list[dict[str, Any]]) -> str:
     return say("scan.more_places", place=text, count=len(places) - 1) if len(places) > 1 else text
 
 
-def _write(one: dict[str, Any]) -> str:
+def _write(entry: dict[str, Any]) -> str:
     """What to write, and the settings that differ."""
-    settings = [say("scan.setting", **setting) for setting in one["settings"]]
-    named = one["counterpart"] if one["status"] != "no kernel" or not one["write"] else ""
-    text = one["write"] or named or say("scan.nothing_known")
+    settings = [say("scan.setting", **setting) for setting in entry["settings"]]
+    named = entry["counterpart"] if entry["status"] != "no kernel" or not entry["write"] else ""
+    text = entry["write"] or named or say("scan.nothing_known")
     return say("scan.with_settings", text=text, settings=settings) if settings else text
 
 
@@ -307,11 +300,7 @@ def _compared(rows: list[dict[str, Any]], title: str, *, tone: str = "plain", re
     )
     shown = tuple(
         Row(
-            (
-                one["title"],
-                *(_value(one[side]) for side in SIDES),
-                one["why"] if reasons else _places(one),
-            ),
+            (phrase(one["title"]), *(_value(one[side]) for side in SIDES), one["why"] if reasons else _places(one)),
             "bad" if tone == "bad" else "plain",
         )
         for one in rows
@@ -340,17 +329,14 @@ def _reasons(rows: list[dict[str, Any]]) -> list[Block]:
 
 
 def _one_sided(rows: list[dict[str, Any]], *, show_all: bool) -> list[Block]:
-    shown = [one for one in rows if one["known"] or show_all]
-    unknown = [one["side"] for one in rows if not one["known"]]
-    columns = (
-        Column(say("hyperparameters.parameter"), "words"),
-        Column(say("hyperparameters.side")),
-        Column(say("hyperparameters.value"), "words"),
-        Column(say("hyperparameters.where"), "words"),
+    shown = [row for row in rows if row["known"] or show_all]
+    unknown = [row["side"] for row in rows if not row["known"]]
+    columns = table_columns(
+        "hyperparameters.parameter:words hyperparameters.side hyperparameters.value:words hyperparameters.where:words"
     )
     cells = tuple(
-        Row((one["title"], word("word", one["side"]), _value(one["value"]), Path(one["value"]["place"]).name))
-        for one in shown
+        Row((phrase(row["title"]), word("word", row["side"]), _value(row["value"]), Path(row["value"]["place"]).name))
+        for row in shown
     )
     blocks: list[Block] = [Table(say("hyperparameters.one_sided"), columns, cells)] if cells else []
     if unknown and not show_all:
@@ -361,18 +347,11 @@ def _one_sided(rows: list[dict[str, Any]], *, show_all: bool) -> list[Block]:
 
 def _settings_sides(document: dict[str, Any]) -> Table:
     columns = tuple(Column(say(f"hyperparameters.{name}"), "words") for name in ("file", "form", "trainer", "settings"))
-    rows = tuple(
-        Row(
-            (
-                one["label"],
-                ", ".join(one["formats"]),
-                one["trainer"] or say("hyperparameters.unknown_trainer"),
-                f"{one['settings']:,}",
-            )
-        )
-        for one in (document[side] for side in SIDES)
-    )
-    return Table(say("hyperparameters.sides"), columns, rows)
+    rows = []
+    for one in (document[side] for side in SIDES):
+        trainer = one["trainer"] or say("hyperparameters.unknown_trainer")
+        rows.append(Row((one["label"], ", ".join(one["formats"]), trainer, f"{one['settings']:,}")))
+    return Table(say("hyperparameters.sides"), columns, tuple(rows))
 
 
 # A reproducer shown: which layer of both sides, what the candidate's returns, and the two commands to run.
@@ -382,11 +361,11 @@ def repro_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Bl
     """Show a `mindalign.repro` document."""
     folder = document["folder"]
     commands = tuple(f"python {folder}/{document[side]['script']}" for side in ("reference", "candidate"))
-    own = say("repro.own_inputs", names=", ".join(document["own_inputs"]))
+    inputs_note = say("repro.own_inputs", names=listed(document["own_inputs"]))
     return [
         Facts(say("repro.title"), (*_repro_sides(document), (say("repro.folder"), folder))),
         _outputs(document["outputs"]),
-        *([Lines("", (own,), "open")] if document["own_inputs"] else []),
+        *([Lines("", (inputs_note,), "open")] if document["own_inputs"] else []),
         Lines(say("repro.commands"), commands, commands=True),
     ]
 
@@ -396,19 +375,13 @@ def _repro_sides(document: dict[str, Any]) -> list[tuple[str, str]]:
     for side in ("reference", "candidate"):
         layer = document[side]
         made = say("repro.constructor") if layer["built_by"] == "constructor" else say("repro.factory", **layer)
-        facts.append(
-            (word("word", side), f"{layer_name(layer['layer'], layer['call'])}  ({layer['class_name']}), {made}")
-        )
+        name = f"{layer_name(layer['layer'], layer['call'])}  ({layer['class_name']})"
+        facts.append((word("word", side), listed([name, made])))
     return facts
 
 
 def _outputs(outputs: list[dict[str, Any]]) -> Table:
-    columns = (
-        Column(say("repro.output")),
-        Column(say("word.shape")),
-        Column(say("forward.max_abs"), "number"),
-        Column(say("forward.relative_l2"), "number"),
-    )
+    columns = table_columns("repro.output word.shape forward.max_abs:number forward.relative_l2:number")
     return Table(say("repro.outputs"), columns, tuple(map(_output, outputs)))
 
 
@@ -417,3 +390,94 @@ def _output(output: dict[str, Any]) -> Row:
     measured = output["measurement"] or {}
     figures = (format_number(measured.get(key)) for key in ("max_abs", "relative_l2"))
     return Row((output["name"], " | ".join(shapes), *figures))
+
+
+# Advice on a slow training shown: each piece with its evidence and lines to paste, the gap, then what was read.
+
+LEVEL_TONES: dict[str, Tone] = {"error": "bad", "warning": "open", "note": "quiet"}
+IN_MS = 1e3  # format: seconds are shown in milliseconds
+
+
+def advise_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
+    """Show a `mindalign.advise` document; `show_all` shows notes and all parts of a step, too."""
+    shown = [one for one in document["advice"] if show_all or one["level"] != "note"]
+    hidden = len(document["advice"]) - len(shown)
+    blocks: list[Block] = [_advice_block(number, one) for number, one in enumerate(shown, 1)]
+    if hidden:
+        blocks.append(Lines("", (say("advise.notes_hidden", count=hidden),), "quiet"))
+    blocks += [_gap(document["gap"], show_all=show_all)] if document["gap"] else []
+    sides = [document[side] for side in SIDES if document[side] is not None]
+    blocks += [] if document["gap"] else [_step_parts(side, show_all=show_all) for side in sides if side["parts"]]
+    blocks.append(_read_files(sides))
+    if document["unread"]:
+        unread = document["unread"] if show_all else document["unread"][:LIST_LINES]
+        blocks.append(Lines(say("advise.unread"), tuple(unread), "quiet"))
+    notes = (*document["notes"], say("advise.rules", count=document["rules"]))
+    verdict = document["verdict"]
+    outcome = word("advise_outcome", verdict["outcome"])
+    closing = say("advise.line", outcome=outcome, reason=verdict["reason"])
+    return [*blocks, Lines("", notes, "quiet"), Lines("", (closing,), TONES[str(verdict["outcome"])])]
+
+
+def _advice_block(number: int, entry: dict[str, Any]) -> Lines:
+    cost = ""
+    if entry["share"] is not None and entry["seconds"] is not None:
+        cost = say("advise.cost", seconds=as_float(entry["seconds"]), share=as_float(entry["share"]))
+    level, title = word("advise_level", entry["level"]), phrase(entry["title"])
+    saved = f"{as_float(entry['saved']):.0%}" if entry["saved"] else ""
+    lines = [
+        say("advise.shown_at", told=entry["told"], place=entry["place"], subject=entry["subject"]),
+        *([say("advise.more_places", places=entry["places"])] if entry["places"] else []),
+        say("advise.change", change=entry["change"]),
+        say("advise.brings", brings=phrase(entry["brings"]), saved=saved),
+        say("advise.check", check=phrase(entry["check"])),
+    ]
+    head = say("advise.head", number=number, level=level, title=title, cost=cost)
+    return Lines(head, tuple(lines), LEVEL_TONES[entry["level"]])
+
+
+def _part_name(part: dict[str, Any]) -> str:
+    kind = word("advise_part", part["kind"])
+    if not part["operator"]:
+        return kind
+    return say("advise_part.of_operator", part=kind, operator=word("advise_operator", part["operator"]))
+
+
+def _gap(gap: dict[str, Any], *, show_all: bool) -> Table:
+    columns = table_columns(
+        "advise.part:words advise.reference:number advise.candidate:number advise.difference:number "
+        "advise.of_gap:number advise.dearest:words"
+    )
+    parts = gap["parts"] if show_all else gap["parts"][:LIST_LINES]
+    rows = tuple(map(_gap_row, parts))
+    difference = as_float(gap["candidate"]) - as_float(gap["reference"])
+    note = say("advise.gap_note", explained=as_float(gap["explained"]), gap=difference * IN_MS)
+    return Table(say("advise.gap_title"), columns, rows, note)
+
+
+def _gap_row(part: dict[str, Any]) -> Row:
+    before, after = as_float(part["reference"]), as_float(part["candidate"])
+    figures = (format_number(seconds * IN_MS) for seconds in (before, after, after - before))
+    share = f"{as_float(part['share']):.0%}"
+    return Row((_part_name(part), *figures, share, part["example"]), "bad" if as_float(part["share"]) > 0 else "plain")
+
+
+def _step_parts(side: dict[str, Any], *, show_all: bool) -> Table:
+    total = sum(as_float(part["seconds"]) for part in side["parts"])
+    columns = table_columns("advise.part:words advise.parts_ms:number advise.parts_share:number advise.dearest:words")
+    rows = []
+    for part in side["parts"] if show_all else side["parts"][:LIST_LINES]:
+        seconds = as_float(part["seconds"])
+        share = f"{seconds / total:.0%}" if total else ""
+        rows.append(Row((_part_name(part), format_number(seconds * IN_MS), share, part["example"])))
+    return Table(say("advise.parts_title", label=side["label"]), columns, tuple(rows))
+
+
+def _read_files(sides: Sequence[dict[str, Any]]) -> Table:
+    columns = table_columns("advise.file:path advise.form:words advise.steps:number advise.covers:number")
+    rows = []
+    for one in [file for side in sides for file in side["files"]]:
+        seconds = "" if one["seconds"] is None else format_number(as_float(one["seconds"]))
+        steps = "" if one["steps"] is None else format_number(one["steps"])
+        rows.append(Row((one["file"], one["form"], steps, seconds)))
+    return Table(say("advise.read"), columns, tuple(rows))

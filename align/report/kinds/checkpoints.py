@@ -6,8 +6,9 @@ import math
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from align.core.dtypes import EPSILON
-from align.names.fold_names import fold_alike, fold_names
+from align.core.align_sequences import grouped
+from align.core.parameters import EPSILON
+from align.names.user_rules import fold_names
 from align.report.blocks import (
     LOWEST_DECADE,
     Block,
@@ -18,10 +19,13 @@ from align.report.blocks import (
     Table,
     as_float,
     escape_control_characters,
+    fold_rows,
     format_bytes,
     format_number,
     format_percentage,
     format_shape,
+    renamed,
+    table_columns,
     verdict_block,
 )
 from align.report.thresholds import (
@@ -33,7 +37,7 @@ from align.report.thresholds import (
     SHORT_TABLE_ROWS,
     TABLE_ROWS,
 )
-from align.words.catalogue import say, word
+from align.words.catalogue import listed, say, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,6 +52,7 @@ def convert_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[
         *([_by_transform(document["tensors"])] if document["tensors"] else []),
         *_renamed([tensor for tensor in document["tensors"] if tensor["source"] not in ("", tensor["target"])]),
         *([_converted_tensors(document["tensors"])] if show_all and document["tensors"] else []),
+        *_state_blocks(document, show_all=show_all),
         *_dropped_in_conversion(document["dropped"]),
         *_conversion_lines("convert.left_out", _left_out(document.get("left_out", {}))),
         *_conversion_lines("convert.ties", (" = ".join(names) for names in document["ties"])),
@@ -67,11 +72,56 @@ def _written(document: dict[str, Any]) -> Facts:
         (say("convert.names"), say("convert.names_as_in", origin=document["names"], framework=document["framework"])),
         (say("convert.tensors"), format_number(len({tensor["target"] for tensor in document["tensors"]}))),
         (say("convert.verified"), say(_verification(document))),
-        *([(say("convert.content"), f"sha256 {document['content_sha256'][:HASH_DIGITS]}")] if verified else []),
+        *([(say("convert.content"), _content(document))] if verified else []),
         (say("word.versions"), versions),
     )
     title = "convert.title" if document["files"] else "convert.dry_run"
     return Facts(say(title), facts, "good" if verified else "open")
+
+
+def _content(document: dict[str, Any]) -> str:
+    """The first digits of the hash of all tensors; older documents know SHA-256 alone."""
+    kind, _, digits = (document.get("content_hash") or f"sha256:{document['content_sha256']}").partition(":")
+    return f"{kind} {digits[:HASH_DIGITS]}"
+
+
+def _state_blocks(document: dict[str, Any], *, show_all: bool) -> list[Block]:
+    """What became of the optimizer's state; documents of before this could be have none."""
+    state = document.get("state")
+    if state is None:
+        return []
+    steps = say("convert.no_steps") if state["steps"] is None else format_number(state["steps"])
+    facts = (
+        (say("convert.state_of"), f"{state['optimizer']} ({state['file']})"),
+        (say("convert.state_for"), state["port"]),
+        (say("convert.state_steps"), steps),
+        (say("convert.state_order"), state["order"]),
+    )
+    groups = tuple(
+        Row((str(number), format_number(len(group["parameters"])), _settings(group["settings"])))
+        for number, group in enumerate(state["groups"])
+    )
+    columns = table_columns("convert.state_group:number convert.state_parameters:number convert.state_settings")
+    tensors = document.get("state_tensors", [])
+    return [
+        Facts(say("convert.state"), facts),
+        Table(say("convert.state_groups"), columns, groups),
+        *(block for key, title in STATE_LISTS.items() for block in _conversion_lines(title, state[key])),
+        *([_converted_tensors(tensors, "convert.state_tensors")] if show_all and tensors else []),
+    ]
+
+
+STATE_LISTS = {
+    "carried": "convert.state_carried",
+    "made": "convert.state_made",
+    "lost": "convert.state_lost",
+    "differs": "convert.state_differs",
+}
+
+
+def _settings(settings: dict[str, Any]) -> str:
+    """What is set, but for what is off and what says how it is computed."""
+    return ", ".join(f"{name} {value}" for name, value in settings.items() if value not in (None, False))
 
 
 def _conclusion(verdict: dict[str, Any]) -> Lines:
@@ -88,36 +138,23 @@ def _verification(document: dict[str, Any]) -> str:
 
 
 def _by_transform(tensors: list[dict[str, Any]]) -> Table:
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for tensor in tensors:
-        groups.setdefault(str(tensor["transform"].get("op", "")), []).append(tensor)
+    groups = grouped((str(tensor["transform"].get("op", "")), tensor) for tensor in tensors)
     rows = tuple(
         Row((word("transform", op), format_number(len(own)), format_number(sum(prod(t["shape"]) for t in own))))
         for op, own in groups.items()
     )
-    columns = (
-        Column(say("convert.transform")),
-        Column(say("convert.tensors"), "number"),
-        Column(say("convert.elements"), "number"),
-    )
+    columns = table_columns("convert.transform convert.tensors:number convert.elements:number")
     return Table(say("convert.by_transform"), columns, rows)
 
 
 def _renamed(tensors: list[dict[str, Any]]) -> list[Block]:
     """What became of the last part of each name; where that stayed, the path before it changed."""
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for tensor in tensors:
-        groups.setdefault((_last(tensor["source"]), _last(tensor["target"])), []).append(tensor)
+    groups = grouped(((_last(tensor["source"]), _last(tensor["target"])), tensor) for tensor in tensors)
     rows = tuple(
         Row((old, new, format_number(len(own)), f"{own[0]['source']} -> {own[0]['target']}"))
         for (old, new), own in sorted(groups.items(), key=lambda group: -len(group[1]))[:SHORT_TABLE_ROWS]
     )
-    columns = (
-        Column(say("word.source")),
-        Column(say("word.target")),
-        Column(say("convert.tensors"), "number"),
-        Column(say("convert.example"), "path"),
-    )
+    columns = table_columns("word.source word.target convert.tensors:number convert.example:path")
     return [Table(say("convert.renamed"), columns, rows)] if rows else []
 
 
@@ -125,38 +162,27 @@ def _last(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def _converted_tensors(tensors: list[dict[str, Any]]) -> Table:
-    columns = (
-        Column(say("word.source"), "path"),
-        Column(say("word.target"), "path"),
-        Column(say("word.shape")),
-        Column(say("word.dtype")),
-        Column(say("convert.transform")),
-    )
+def _converted_tensors(tensors: list[dict[str, Any]], title: str = "convert.all_tensors") -> Table:
+    columns = table_columns("word.source:path word.target:path word.shape word.dtype convert.transform")
     rows = tuple(
         Row((t["source"], t["target"], str(tuple(t["shape"])), t["dtype"], word("transform", t["transform"]["op"])))
         for t in tensors
     )
-    return Table(say("convert.all_tensors"), columns, rows)
+    return Table(say(title), columns, rows)
 
 
 def _dropped_in_conversion(dropped: dict[str, str]) -> list[Block]:
-    groups: dict[str, list[str]] = {}
-    for name, reason in dropped.items():
-        groups.setdefault(reason, []).append(name)
+    groups = grouped((reason, name) for name, reason in dropped.items())
     lines = (
-        say("convert.dropped_line", count=format_number(len(names)), reason=reason, names=", ".join(fold_names(names)))
+        say("convert.dropped_line", count=format_number(len(names)), reason=reason, names=listed(fold_names(names)))
         for reason, names in groups.items()
     )
     return _conversion_lines("convert.dropped", lines)
 
 
 def _left_out(entries: dict[str, str]) -> Iterable[str]:
-    listed = list(entries.items())[:LIST_LINES]
-    shown = [
-        f"{escape_control_characters(name, LONGEST_LEFT_OUT)}: {escape_control_characters(what, LONGEST_LEFT_OUT)}"
-        for name, what in listed
-    ]
+    first = list(entries.items())[:LIST_LINES]
+    shown = [_entry(name, what, LONGEST_LEFT_OUT) for name, what in first]
     return [
         *shown,
         *([say("word.and_more", count=format_number(more)).strip()] if (more := len(entries) - len(shown)) else []),
@@ -202,11 +228,11 @@ def diff_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Blo
 
 
 def _sides(document: dict[str, Any]) -> Facts:
-    outcomes = [one["outcome"] for one in document["tensors"]]
+    outcomes = [tensor["outcome"] for tensor in document["tensors"]]
     facts = [
         (word("word", side), f"{document[side]} ({document[f'{side}_format']})") for side in ("reference", "candidate")
     ]
-    identical = sum(one["identical"] for one in document["tensors"])
+    identical = sum(tensor["identical"] for tensor in document["tensors"])
     if document["strip"]:
         facts.append((say("diff.strip"), " ".join(document["strip"])))
     facts.append((say("diff.paired"), format_number(len(outcomes))))
@@ -219,23 +245,16 @@ def _sides(document: dict[str, Any]) -> Facts:
 def _worst(tensor: Tensor) -> Facts:
     figures = tensor["measurement"]
     place = say("forward.at_index", index=format_shape(figures["worst"])) if figures["worst"] else ""
-    mismatched = format_percentage(figures["mismatched"], figures["count"])
+    part, whole = figures["mismatched"], figures["count"]
+    counts = {"part": format_number(part), "whole": format_number(whole)}
     facts = [
-        (say("diff.tensor"), f"{_name(tensor)}  {format_shape(tensor['candidate_shape'])} {_dtypes(tensor)}"),
+        (say("diff.tensor"), f"{renamed(tensor)}  {format_shape(tensor['candidate_shape'])} {_dtypes(tensor)}"),
         (say("forward.max_abs_long"), format_number(figures["max_abs"]) + place),
         (say("forward.max_rel"), format_number(figures["max_rel"])),
         (say("diff.means"), f"{format_number(figures['mean_abs'])}, {format_number(figures['rmse'])}"),
         (say("forward.relative_l2_long"), format_number(figures["relative_l2"])),
         (say("forward.cosine"), format_number(figures["cosine"], 9)),
-        (
-            say("diff.moved"),
-            say(
-                "forward.mismatched_share",
-                part=format_number(figures["mismatched"]),
-                whole=format_number(figures["count"]),
-                share=mismatched,
-            ),
-        ),
+        (say("diff.moved"), say("forward.mismatched_share", share=format_percentage(part, whole), **counts)),
         (say("diff.by_size"), _by_size(figures)),
     ]
     if figures["non_finite_mismatch"]:
@@ -251,39 +270,34 @@ def _by_size(figures: dict[str, Any]) -> str:
 
 def _differences(tensors: list[Tensor], *, show_all: bool) -> Table:
     """Tensors whose names differ only in numbers share a row, with the worst figure of each kind."""
-    alike = fold_alike((_name(one), (_dtypes(one), one["measurement"]["non_finite_mismatch"] > 0)) for one in tensors)
-    folded = [(_name(one), [place]) for place, one in enumerate(tensors)] if show_all else alike
-    shown = folded if show_all else folded[:TABLE_ROWS]
-    columns = (
-        Column(say("diff.tensor"), "path"),
-        Column(say("diff.count"), "number"),
-        Column(say("word.dtype")),
-        Column(say("forward.max_abs"), "number"),
-        Column(say("diff.max_rel"), "number"),
-        Column(say("forward.relative_l2"), "number"),
-        Column(say("diff.epsilons"), "number"),
-        Column(say("diff.moved"), "number"),
-        Column(say("diff.non_finite"), "number"),
+    alike = fold_rows(
+        tensors, lambda one: (renamed(one), (_dtypes(one), one["measurement"]["non_finite_mismatch"] > 0))
     )
-    rows = tuple(_difference_row(name, [tensors[place] for place in places]) for name, places in shown)
+    folded = [(renamed(one), [one]) for one in tensors] if show_all else alike
+    shown = folded if show_all else folded[:TABLE_ROWS]
+    columns = table_columns(
+        "diff.tensor:path diff.count:number word.dtype forward.max_abs:number diff.max_rel:number "
+        "forward.relative_l2:number diff.epsilons:number diff.moved:number diff.non_finite:number"
+    )
+    rows = tuple(_difference_row(name, group) for name, group in shown)
     hidden = len(folded) - len(shown)
     notes = [say("diff.note"), *([say("diff.more_rows", count=format_number(hidden))] if hidden else [])]
     return Table(say("diff.differences"), columns, rows, " ".join(notes))
 
 
-def _difference_row(name: str, own: list[Tensor]) -> Row:
-    measured = [one["measurement"] for one in own]
+def _difference_row(name: str, tensors: list[Tensor]) -> Row:
+    measured = [tensor["measurement"] for tensor in tensors]
     worst = {
         figure: max((as_float(m[figure]) for m in measured if m[figure] is not None), default=None)
         for figure in FIGURES
     }
-    epsilon = _epsilon(own[0])
+    epsilon = _epsilon(tensors[0])
     multiple = None if epsilon is None or worst["relative_l2"] is None else worst["relative_l2"] / epsilon
     non_finite = sum(m["non_finite_mismatch"] for m in measured)
     cells = (
         name,
-        format_number(len(own)) if len(own) > 1 else "",
-        _dtypes(own[0]),
+        format_number(len(tensors)) if len(tensors) > 1 else "",
+        _dtypes(tensors[0]),
         *(format_number(worst[figure]) for figure in FIGURES),
         format_number(multiple, 2),
         format_percentage(sum(m["mismatched"] for m in measured), sum(m["count"] for m in measured)),
@@ -309,31 +323,18 @@ def _epsilon(tensor: Tensor) -> float | None:
     return max(known, default=None)
 
 
-def _name(tensor: Tensor) -> str:
-    ours, theirs = tensor["reference"], tensor["candidate"]
-    return str(ours) if ours == theirs else f"{ours} -> {theirs}"
-
-
 def _dtypes(tensor: Tensor) -> str:
     ours, theirs = tensor["reference_dtype"], tensor["candidate_dtype"]
     return str(ours) if ours == theirs else f"{ours} | {theirs}"
 
 
 def _unlike(tensor: Tensor) -> str:
+    sides, name = ("reference", "candidate"), renamed(tensor)
     if tensor["outcome"] == "dtypes differ":
-        return say(
-            "diff.dtypes_line",
-            name=_name(tensor),
-            reference=tensor["reference_dtype"],
-            candidate=tensor["candidate_dtype"],
-        )
-    line = say(
-        "diff.shapes_line",
-        name=_name(tensor),
-        reference=format_shape(tensor["reference_shape"]),
-        candidate=format_shape(tensor["candidate_shape"]),
-    )
-    return f"{line}: {tensor['note']}" if tensor["note"] else line
+        return say("diff.dtypes_line", name=name, **{side: tensor[f"{side}_dtype"] for side in sides})
+    shapes = {side: format_shape(tensor[f"{side}_shape"]) for side in sides}
+    line = say("diff.shapes_line", name=name, **shapes)
+    return say("word.labelled", label=line, text=tensor["note"]) if tensor["note"] else line
 
 
 def _unchanged(names: list[str], paired: int, *, show_all: bool) -> Lines:
@@ -344,10 +345,11 @@ def _unchanged(names: list[str], paired: int, *, show_all: bool) -> Lines:
 
 def _dropped_in_diff(dropped: dict[str, str], *, show_all: bool) -> Iterable[str]:
     """Names of one reason share a line."""
-    reasons: dict[str, list[str]] = {}
-    for name, reason in dropped.items():
-        reasons.setdefault(reason, []).append(name)
-    return (f"{', '.join(own if show_all else fold_names(own))}: {why}" for why, own in reasons.items())
+    reasons = grouped((reason, name) for name, reason in dropped.items())
+    return (
+        say("word.labelled", label=listed(own if show_all else fold_names(own)), text=why)
+        for why, own in reasons.items()
+    )
 
 
 def _names(title: str, names: Iterable[str], *, show_all: bool, tone: Any = "plain") -> Lines | None:
@@ -428,63 +430,37 @@ def _elements(count: int) -> str:
 
 
 def _entries(document: dict[str, Any]) -> Table:
-    columns = (
-        Column(say("inspect.key"), "path"),
-        Column(say("inspect.tensors"), "number"),
-        Column(say("inspect.size"), "number"),
-        Column(""),
-    )
-    rows = tuple(
-        Row(
-            (
-                escape_control_characters(entry["key"], LONGEST_ENTRY) or say("inspect.top"),
-                format_number(entry["tensors"]),
-                format_bytes(entry["nbytes"]),
-                say("inspect.taken") if entry["key"] == document["key"] else "",
-            )
-        )
-        for entry in document["entries"]
-    )
-    return Table(say("inspect.entries"), columns, rows)
+    columns = (*table_columns("inspect.key:path inspect.tensors:number inspect.size:number"), Column(""))
+    rows = []
+    for entry in document["entries"]:
+        key = escape_control_characters(entry["key"], LONGEST_ENTRY) or say("inspect.top")
+        taken = say("inspect.taken") if entry["key"] == document["key"] else ""
+        rows.append(Row((key, format_number(entry["tensors"]), format_bytes(entry["nbytes"]), taken)))
+    return Table(say("inspect.entries"), columns, tuple(rows))
 
 
 def _by_dtype(tensors: list[dict[str, Any]]) -> Table:
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for tensor in tensors:
-        groups.setdefault(tensor["dtype"], []).append(tensor)
-    rows = tuple(
-        Row(
-            (
-                dtype,
-                format_number(len(own)),
-                format_number(sum(prod(tensor["shape"]) for tensor in own)),
-                format_bytes(sum(tensor["nbytes"] for tensor in own)),
-            )
-        )
-        for dtype, own in groups.items()
-    )
+    groups = grouped((tensor["dtype"], tensor) for tensor in tensors)
+    rows = []
+    for dtype, group in groups.items():
+        elements, nbytes = sum(prod(one["shape"]) for one in group), sum(one["nbytes"] for one in group)
+        rows.append(Row((dtype, format_number(len(group)), format_number(elements), format_bytes(nbytes))))
     columns = (
         Column(say("word.dtype")),
         *(Column(say(f"inspect.{key}"), "number") for key in ("tensors", "elements", "size")),
     )
-    return Table(say("inspect.by_dtype"), columns, rows)
+    return Table(say("inspect.by_dtype"), columns, tuple(rows))
 
 
 def _inspected_tensors(tensors: list[dict[str, Any]], *, show_all: bool) -> Table:
     """Tensors of one shape and dtype whose names differ only in numbers share a row; its size is that of all."""
     if show_all:
-        folded = [(tensor["name"], [place]) for place, tensor in enumerate(tensors)]
+        folded = [(one["name"], [one]) for one in tensors]
     else:
-        folded = fold_alike((tensor["name"], (tuple(tensor["shape"]), tensor["dtype"])) for tensor in tensors)
+        folded = fold_rows(tensors, lambda one: (one["name"], (tuple(one["shape"]), one["dtype"])))
     shown = folded if show_all else folded[:INSPECTED_ENTRIES_SHOWN]
-    columns = (
-        Column(say("inspect.name"), "path"),
-        Column(say("inspect.count"), "number"),
-        Column(say("word.shape")),
-        Column(say("word.dtype")),
-        Column(say("inspect.size"), "number"),
-    )
-    rows = tuple(_tensor_row(name, [tensors[place] for place in places]) for name, places in shown)
+    columns = table_columns("inspect.name:path inspect.count:number word.shape word.dtype inspect.size:number")
+    rows = tuple(_tensor_row(name, group) for name, group in shown)
     hidden = len(folded) - len(shown)
     note = say("inspect.more_rows", count=format_number(hidden)) if hidden else ""
     return Table(say("inspect.all_tensors"), columns, rows, note)
@@ -497,10 +473,12 @@ def _tensor_row(name: str, own: list[dict[str, Any]]) -> Row:
 
 
 def _others(other: dict[str, str]) -> Iterable[str]:
-    return (
-        f"{escape_control_characters(name, LONGEST_ENTRY)}: {escape_control_characters(what, LONGEST_ENTRY)}"
-        for name, what in other.items()
-    )
+    return (_entry(name, what, LONGEST_ENTRY) for name, what in other.items())
+
+
+def _entry(name: str, what: str, longest: int) -> str:
+    label, text = (escape_control_characters(one, longest) for one in (name, what))
+    return say("word.labelled", label=label, text=text)
 
 
 def _inspection_lines(title: str, lines: Iterable[str], *, show_all: bool, tone: Tone = "plain") -> list[Block]:

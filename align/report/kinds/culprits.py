@@ -8,32 +8,36 @@ from __future__ import annotations
 
 from typing import Any
 
-from align.names.fold_names import fold_alike, fold_names
+from align.names.user_rules import fold_names
 from align.report.blocks import (
     NONE,
     Block,
-    Column,
     Facts,
     Lines,
     Row,
     Table,
     Tone,
     as_float,
+    first_names,
+    fold_rows,
     format_fact,
     format_facts,
     format_number,
     format_shape,
     layer_name,
+    table_columns,
     verdict_block,
 )
 from align.report.thresholds import CODE_LINES_SHOWN, CULPRITS_IN_PANEL, NAMES_ON_A_LINE
 from align.rules.pitfalls import pitfalls
-from align.words.catalogue import say, word
+from align.runs.rung import CAUSES
+from align.words.catalogue import listed, say, word
 
 ALIKE = ("reference_class", "candidate_class", "part", "cause", "sureness", "change")
 OPEN_STATES = ("bypassed", "not seen")  # modules never called do nothing
 SETTINGS = ("reference", "candidate")
-SHOWN_ELSEWHERE = ("calls", "batch", *SETTINGS)  # facts with a place of their own
+OF_ENTRIES = ("entries", "wrong", "axis_length")
+SHOWN_ELSEWHERE = ("calls", "batch", *OF_ENTRIES, *SETTINGS)  # facts with a place of their own
 
 FUNCTION_TEXTS = {
     "": "first_unlike",
@@ -83,8 +87,9 @@ def is_culprit(layer: Layer, culprits: list[Culprit]) -> bool:
 def cause_words(cause: str) -> str:
     """Say what the cause of a culprit is; ids that another version knows stay as they are."""
     effects = {rule.id: rule.effect for rule in pitfalls()}
-    causes = ((one, effects.get(one) or word("cause", one)) for one in cause.split(" + "))
-    return "; ".join(one if one == effect else say("culprit.named", id=one, effect=effect) for one, effect in causes)
+    causes = [(one, effects.get(one) or word("cause", one)) for one in cause.split(CAUSES)]
+    named = [one if one == effect else say("culprit.named", id=one, effect=effect) for one, effect in causes]
+    return listed(named, "; ")
 
 
 def _panel(culprits: list[Culprit], document: dict[str, Any]) -> Facts:
@@ -99,25 +104,25 @@ def _panel(culprits: list[Culprit], document: dict[str, Any]) -> Facts:
 
 def _alike(culprits: list[Culprit]) -> list[list[Culprit]]:
     """Put culprits together that differ in the numbers of their names, in how far they are off and in their lines."""
-    rows = [(one["candidate"], (*(one[key] for key in ALIKE), _settings(one["facts"]))) for one in culprits]
-    return [[culprits[place] for place in places] for _, places in fold_alike(rows)]
+    alike = fold_rows(culprits, lambda one: (one["candidate"], (*(one[key] for key in ALIKE), _settings(one["facts"]))))
+    return [group for _, group in alike]
 
 
 def _title(culprits: list[Culprit], document: dict[str, Any]) -> str:
     """All else follows only if every other row is right alone, or a reason is stated, and every module was seen."""
     layers = document["layers"]
-    named = {path for one in culprits for path in (one["candidate"], one["facts"].get("shows_at"))}
+    named = {path for culprit in culprits for path in (culprit["candidate"], culprit["facts"].get("shows_at"))}
     open_ends = {
         "unnamed": sum(_is_off_alone(layer) and layer["candidate"] not in named for layer in layers),
         "unjudged": sum(_is_open(layer) for layer in layers),
-        "unseen": sum(one["state"] in OPEN_STATES for one in document.get("unseen", [])),
+        "unseen": sum(module["state"] in OPEN_STATES for module in document.get("unseen", [])),
     }
     title = _counted("culprit", len(culprits), "several", "one")
-    if hidden := next((one["kind"] for one in document.get("further", []) if one["outcome"] == "not aligned"), ""):
+    if hidden := next((run["kind"] for run in document.get("further", []) if run["outcome"] == "not aligned"), ""):
         return title + say(f"culprit.hidden_by_{hidden.replace(' ', '_')}")
-    if any(one["code"] == NEVER_GIVEN for one in document["findings"]):
+    if any(finding["code"] == NEVER_GIVEN for finding in document["findings"]):
         return title + say("culprit.beside_weights")
-    if any(one["code"] == DUMPS for one in document["findings"]):
+    if any(finding["code"] == DUMPS for finding in document["findings"]):
         return title + say("culprit.in_dumps")
     open_texts = [_counted("culprit", count, key, f"{key}_one") for key, count in open_ends.items() if count]
     return title + (open_texts[0] if open_texts else say("culprit.all_else"))
@@ -161,7 +166,7 @@ def _facts(group: list[Culprit], document: dict[str, Any]) -> Pairs:
 def _names_of_culprits(group: list[Culprit], side: str) -> str:
     if len(group) == 1:
         return _name(group[0], side)
-    names = ", ".join(fold_names(one[side] for one in group))
+    names = listed(fold_names(one[side] for one in group))
     return f"{names}  ({group[0][f'{side}_class'] or NONE})"
 
 
@@ -177,13 +182,14 @@ def _part(group: list[Culprit]) -> str:
         return say("culprit.far", part=word("part", group[0]["part"]), far=say("culprit.up_to", far=far))
     calls = say("culprit.calls", count=group[0]["facts"]["calls"]) if "calls" in group[0]["facts"] else ""
     batch = say("culprit.batch", batch=group[0]["facts"]["batch"]) if "batch" in group[0]["facts"] else ""
-    return say("culprit.far", part=word("part", group[0]["part"]), far=far) + calls + batch
+    facts = group[0]["facts"]
+    entries = say("culprit.entries", **{key: facts[key] for key in OF_ENTRIES}) if "entries" in facts else ""
+    return say("culprit.far", part=word("part", group[0]["part"]), far=far) + calls + batch + entries
 
 
 def _lines(group: list[Culprit]) -> str:
     lines = list(dict.fromkeys(one["line"] for one in group if one["line"]))
-    rest = len(lines) - CODE_LINES_SHOWN
-    return ", ".join(lines[:CODE_LINES_SHOWN]) + (say("word.and_more", count=rest) if rest > 0 else "")
+    return first_names(lines, CODE_LINES_SHOWN)
 
 
 def _cause(culprit: Culprit) -> str:
@@ -192,7 +198,7 @@ def _cause(culprit: Culprit) -> str:
         return _with_hint(sureness, culprit["facts"])
     facts = format_facts({key: value for key, value in culprit["facts"].items() if key not in SHOWN_ELSEWHERE})
     because = say("culprit.because", sureness=sureness, cause=cause_words(culprit["cause"]))
-    return f"{because} ({facts})" if facts else because
+    return say("word.in_brackets", text=because, more=facts) if facts else because
 
 
 def _with_hint(sureness: str, facts: dict[str, Any]) -> str:
@@ -208,14 +214,11 @@ def function_words(call: dict[str, Any] | None) -> str:
     """Say which functional call of the code is at fault; results of older versions have none."""
     if not call:
         return ""
-    lines = call["lines"]
-    rest = len(lines) - CODE_LINES_SHOWN
-    shown = ", ".join(lines[:CODE_LINES_SHOWN]) + (say("word.and_more", count=rest) if rest > 0 else "")
     return say(
         f"culprit.{FUNCTION_TEXTS[call['difference']]}",
         sureness=word("sureness", call["sureness"]),
         function=call["function"],
-        lines=shown,
+        lines=first_names(call["lines"], CODE_LINES_SHOWN),
         reference=call["reference_function"],
         reference_line=call["reference_line"],
         factor=format_number(call["factor"]),
@@ -268,16 +271,9 @@ def _ratio(alone: dict[str, Any], bound: str) -> float:
 
 
 def _table(culprits: list[Culprit]) -> Table:
-    columns = (
-        Column("#", "number"),
-        Column(word("word", "candidate"), "path"),
-        Column(word("word", "reference"), "path", wide=True),
-        Column(say("culprit.part"), "words"),
-        Column(say("forward.factor"), "number"),
-        Column(say("culprit.cause"), "words"),
-        Column(say("culprit.settings"), "words", wide=True),
-        Column(say("culprit.change"), "words"),
-        Column(say("culprit.line"), "path", wide=True),
+    columns = table_columns(
+        "#:number word.candidate:path word.reference:path:wide culprit.part:words forward.factor:number "
+        "culprit.cause:words culprit.settings:words:wide culprit.change:words culprit.line:path:wide"
     )
     return Table(say("culprit.table"), columns, tuple(_row(place, one) for place, one in enumerate(culprits, 1)))
 
@@ -351,72 +347,50 @@ def _changed(document: Document) -> int:
 
 
 def _places(places: list[Document], *, show_all: bool) -> list[Block]:
-    columns = (
-        Column(say("fix.place"), "path"),
-        Column(say("fix.change"), "words"),
-        Column(say("fix.layers"), "words"),
-        Column(say("fix.cause"), "words"),
-    )
-    rows = tuple(
-        Row(
-            (
-                f"{one['file']}:{one['line']}",
-                say("fix.from_to", before=one["before"], after=one["after"]),
-                _names_of_layers(one["layers"], show_all=show_all),
-                cause_words(one["cause"]),
-            )
-        )
-        for one in places
-    )
-    return [Table(say("fix.title"), columns, rows)] if rows else []
+    columns = table_columns("fix.place:path fix.change:words fix.layers:words fix.cause:words")
+    rows = []
+    for one in places:
+        change = say("fix.from_to", before=one["before"], after=one["after"])
+        layers = _names_of_layers(one["layers"], show_all=show_all)
+        rows.append(Row((f"{one['file']}:{one['line']}", change, layers, cause_words(one["cause"]))))
+    return [Table(say("fix.title"), columns, tuple(rows))] if rows else []
 
 
 def _names_of_layers(layers: list[str], *, show_all: bool) -> str:
     folded = [name or say("fix.model") for name in fold_names(layers)]
-    shown = folded if show_all else folded[:NAMES_ON_A_LINE]
-    rest = len(folded) - len(shown)
-    return f"{len(layers)}: {', '.join(shown)}" + (say("word.and_more", count=rest) if rest else "")
+    shown = first_names(folded, len(folded) if show_all else NAMES_ON_A_LINE)
+    return say("word.labelled", label=len(layers), text=shown)
 
 
 def _refused(refused: list[Document], *, show_all: bool) -> list[Block]:
-    lines = tuple(
-        say(
-            "fix.refused_line",
-            layers=[_names_of_layers(one["layers"], show_all=show_all)],
-            cause=cause_words(one["cause"]),
-            reason=one["reason"],
-        )
-        for one in refused
-    )
-    return [Lines(say("fix.refused"), lines, "open")] if lines else []
+    lines = []
+    for one in refused:
+        layers = [_names_of_layers(one["layers"], show_all=show_all)]
+        lines.append(say("fix.refused_line", layers=layers, cause=cause_words(one["cause"]), reason=one["reason"]))
+    return [Lines(say("fix.refused"), tuple(lines), "open")] if lines else []
 
 
 def _after(after: Document | None) -> list[Block]:
     if after is None:
         return []
     faults = after["faults"]
-    groups = fold_alike((one["candidate"], "|".join((one["state"], one["cause"]))) for one in faults)
-    lines = tuple(_line(name or say("fix.model"), [faults[number] for number in own]) for name, own in groups)
+    groups = fold_rows(faults, lambda one: (one["candidate"], (one["state"], one["cause"])))
+    lines = tuple(_line(name or say("fix.model"), group) for name, group in groups)
     tone: Tone = "good" if all(one["state"] == "gone" for one in faults) else "bad"
     blocks: list[Block] = [Lines(say("fix.after", command=after["command"]), lines, tone)] if faults else []
     return [*blocks, *_rungs(after["rungs"])]
 
 
-def _line(name: str, own: list[Document]) -> str:
+def _line(name: str, parts: list[Document]) -> str:
     """Parts of one cause whose names differ in numbers only, in one line."""
-    state, first = own[0]["state"], own[0]
+    state, first = parts[0]["state"], parts[0]
     facts = {"cause": cause_words(first["cause"]), "line": first["line"] if state != "gone" else ""}
-    layer = f"{name} ({len(own)})" if len(own) > 1 else name
+    layer = f"{name} ({len(parts)})" if len(parts) > 1 else name
     return say("fix.after_line", layer=layer, state=word("fix_state", state), **facts)
 
 
 def _rungs(rungs: list[Document]) -> list[Block]:
-    columns = (
-        Column(say("ladder_table.rung")),
-        Column(say("fix.before")),
-        Column(say("fix.now")),
-        Column(say("ladder_table.reason")),
-    )
+    columns = table_columns("ladder_table.rung fix.before fix.now ladder_table.reason")
     rows = tuple(
         Row(
             (one["name"], _state(one["before"]), _state(one["after"]), one["reason"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from align.core.align_sequences import grouped
 from align.report.blocks import (
     NONE,
     TONES,
@@ -18,6 +19,7 @@ from align.report.blocks import (
     findings_blocks,
     format_number,
     layer_name,
+    table_columns,
     verdict_block,
 )
 from align.report.thresholds import (
@@ -29,7 +31,7 @@ from align.report.thresholds import (
     POINTS_AT_END,
     POINTS_AT_START,
 )
-from align.words.catalogue import say, word
+from align.words.catalogue import listed, say, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -96,8 +98,8 @@ def parted_steps(document: dict[str, Any]) -> tuple[bool, dict[str, str]]:
 
 def event_text(event: dict[str, Any]) -> str:
     """Say what an event is, and at which side."""
-    side = f" ({word('word', event['side'])})" if event["side"] else ""
-    return word("event", event["kind"]) + side
+    kind = word("event", event["kind"])
+    return say("word.in_brackets", text=kind, more=word("word", event["side"])) if event["side"] else kind
 
 
 def _figures(point: dict[str, Any]) -> dict[str, str]:
@@ -105,27 +107,13 @@ def _figures(point: dict[str, Any]) -> dict[str, str]:
 
 
 def _criteria(criteria: list[dict[str, Any]]) -> Table:
-    columns = (
-        Column(say("loss.criterion")),
-        Column(say("loss.value"), "number"),
-        Column(say("loss.bound"), "number"),
-        Column(say("loss.passed")),
-        Column(say("loss.source")),
-    )
-    rows = tuple(
-        Row(
-            (
-                c["name"],
-                format_number(c["value"]),
-                format_number(c["bound"]),
-                say("loss.yes" if c["passed"] else "loss.no"),
-                c["source"],
-            ),
-            "good" if c["passed"] else "bad",
-        )
-        for c in criteria
-    )
-    return Table(say("loss.criteria"), columns, rows)
+    columns = table_columns("loss.criterion loss.value:number loss.bound:number loss.passed loss.source")
+    rows = []
+    for criterion in criteria:
+        figures, is_met = (format_number(criterion[key]) for key in ("value", "bound")), criterion["passed"]
+        cells = criterion["name"], *figures, say("loss.yes" if is_met else "loss.no"), criterion["source"]
+        rows.append(Row(cells, "good" if is_met else "bad"))
+    return Table(say("loss.criteria"), columns, tuple(rows))
 
 
 def _points(document: dict[str, Any], points: list[dict[str, Any]], *, show_all: bool) -> Table:
@@ -169,83 +157,58 @@ def _curve_blocks(document: dict[str, Any]) -> list[Block]:
     if document["others"]:
         blocks += _others(document["others"])
     if document["speed"]:
-        blocks.append(_speed(document["speed"]))
+        blocks.append(_speed(document))
     return blocks
 
 
 def _drift(tests: list[dict[str, Any]]) -> Table:
-    columns = (
-        Column(say("loss.test"), "words"),
-        Column(say("loss.statistic"), "number"),
-        Column(say("loss.p_value"), "number"),
-        Column(say("loss.level"), "number"),
-        Column(say("loss.drifts")),
-        Column(say("loss.slope"), "number"),
-        Column(say("loss.assumption"), "words", wide=True),
+    columns = table_columns(
+        "loss.test:words loss.statistic:number loss.p_value:number loss.level:number loss.drifts "
+        "loss.slope:number loss.assumption:words:wide"
     )
-    rows = tuple(
-        Row(
-            (
-                test["name"],
-                *(format_number(test[key]) for key in ("statistic", "p_value", "level")),
-                say("loss.drift_found" if test["drifts"] else "loss.no_drift"),
-                format_number(test["slope"]),
-                test["assumption"],
-            ),
-            "open" if test["drifts"] else "good",
-        )
-        for test in tests
-    )
-    return Table(say("loss.drift"), columns, rows)
+    rows = []
+    for test in tests:
+        figures = (format_number(test[key]) for key in ("statistic", "p_value", "level"))
+        finding = say("loss.drift_found" if test["drifts"] else "loss.no_drift")
+        cells = test["name"], *figures, finding, format_number(test["slope"]), test["assumption"]
+        rows.append(Row(cells, "open" if test["drifts"] else "good"))
+    return Table(say("loss.drift"), columns, tuple(rows))
 
 
 def _events(events: list[dict[str, Any]]) -> list[str]:
     """Say for each kind and side how many events there are, and where the first is."""
-    by_kind: dict[str, list[dict[str, Any]]] = {}
-    for event in events:
-        by_kind.setdefault(event_text(event), []).append(event)
+    by_kind = grouped((event_text(event), event) for event in events)
     return [_event_line(text, found) for text, found in by_kind.items()]
 
 
-def _event_line(text: str, found: list[dict[str, Any]]) -> str:
-    first = found[0]
+def _event_line(text: str, events: list[dict[str, Any]]) -> str:
+    first = events[0]
     value = (
         say("loss.event_value", value=format_number(first["value"], LOSS_DIGITS)) if first["value"] is not None else ""
     )
     step = format_number(first["step"])
-    if len(found) == 1:
+    if len(events) == 1:
         return say("loss.event", event=text, step=step) + value
-    return say("loss.event_many", event=text, step=step, count=format_number(len(found))) + value
+    return say("loss.event_many", event=text, step=step, count=format_number(len(events))) + value
 
 
 def _others(others: list[dict[str, Any]]) -> list[Block]:
     """Show the other metrics; of very many those that differ stand first, and the rest is counted."""
     if (more := len(others) - METRICS_SHOWN) > 0:
-        others = sorted(others, key=lambda one: one["within"] == one["compared"])[:METRICS_SHOWN]
-    columns = (
-        Column(say("loss.metric")),
-        Column(say("loss.compared"), "number"),
-        Column(say("loss.outside_count"), "number"),
-        Column(say("loss.first_outside"), "number"),
-        Column(say("loss.largest"), "number"),
-        Column(say("loss.largest_at"), "number"),
+        others = sorted(others, key=lambda metric: metric["within"] == metric["compared"])[:METRICS_SHOWN]
+    columns = table_columns(
+        "loss.metric loss.compared:number loss.outside_count:number loss.first_outside:number loss.largest:number "
+        "loss.largest_at:number"
     )
-    rows = tuple(
-        Row(
-            (
-                one["metric"],
-                format_number(one["compared"]),
-                format_number(one["compared"] - one["within"]),
-                _steps(one["first_divergent_step"], one.get("last_divergent_step")),
-                format_number(one["largest_difference"]),
-                format_number(one["largest_at"]),
-            ),
-            "good" if one["within"] == one["compared"] else "bad",
-        )
-        for one in others
-    )
+    rows = []
+    for metric in others:
+        counts = (format_number(count) for count in (metric["compared"], metric["compared"] - metric["within"]))
+        steps = _steps(metric["first_divergent_step"], metric.get("last_divergent_step"))
+        largest = (format_number(metric[key]) for key in ("largest_difference", "largest_at"))
+        is_within = metric["within"] == metric["compared"]
+        rows.append(Row((metric["metric"], *counts, steps, *largest), "good" if is_within else "bad"))
     rest: list[Block] = [Lines("", (say("log.more_metrics", count=format_number(more)),))] if more > 0 else []
-    return [Table(say("loss.others"), columns, rows), *rest]
+    return [Table(say("loss.others"), columns, tuple(rows)), *rest]
 
 
 def _steps(first: int | None, last: int | None) -> str:
@@ -253,7 +216,8 @@ def _steps(first: int | None, last: int | None) -> str:
     return format_number(first) if last is None else f"{format_number(first)} … {format_number(last)}"
 
 
-def _speed(speed: dict[str, Any]) -> Facts:
+def _speed(document: dict[str, Any]) -> Facts:
+    speed = document["speed"]
     sides = [speed["reference"], speed["candidate"]]
     both = [(say("loss.median"), "median"), (say("loss.tail"), "tail"), (say("loss.first_step"), "first_step")]
     facts = [
@@ -264,6 +228,9 @@ def _speed(speed: dict[str, Any]) -> Facts:
         (say("loss.slow_in"), word("slow_in", speed["slow_in"])),
         *((say("loss.note"), note) for note in speed["notes"]),
     ]
+    if speed["slow_in"] != "none":
+        names = {side: document[side]["label"] for side in ("reference", "candidate")}
+        facts.append((say("loss.why_slow"), say("loss.advise", **names)))
     tone: Any = "plain" if speed["slow_in"] == "none" else "open"
     return Facts(say("loss.speed"), tuple(facts), tone)
 
@@ -287,13 +254,14 @@ def _curves(reference: dict[str, Any], candidate: dict[str, Any]) -> Table:
         "last_value": lambda curve: format_number(curve["values"][-1], LOSS_DIGITS) if curve["values"] else NONE,
     }
     rows = tuple(Row((say(f"loss.{key}"), fact(reference), fact(candidate))) for key, fact in facts.items())
-    columns = (Column(""), Column(say("word.reference"), "path"), Column(say("word.candidate"), "path"))
+    columns = (Column(""), *table_columns("word.reference:path word.candidate:path"))
     return Table(say("loss.curves"), columns, rows)
 
 
 def window_text(window: dict[str, Any]) -> str:
     """Say what a value is the mean of."""
-    return word("window", window["kind"]) + (f" ({window['length']})" if window["length"] > 1 else "")
+    kind = word("window", window["kind"])
+    return say("word.in_brackets", text=kind, more=window["length"]) if window["length"] > 1 else kind
 
 
 def _resolution(resolutions: list[float]) -> str:
@@ -304,7 +272,7 @@ def _resolution(resolutions: list[float]) -> str:
 def _notes(document: dict[str, Any]) -> list[Block]:
     lines = list(document["notes"])
     for side in ("reference", "candidate"):
-        lines += [f"{word('word', side)}: {note}" for note in document[side]["notes"]]
+        lines += [say("word.labelled", label=word("word", side), text=note) for note in document[side]["notes"]]
     return [Lines(say("loss.notes"), tuple(lines))] if lines else []
 
 
@@ -340,12 +308,7 @@ def log_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Bloc
 
 
 def _metrics(metrics: list[dict[str, Any]]) -> Table:
-    columns = (
-        Column(say("log.metric")),
-        Column(say("log.values_of_it"), "number"),
-        Column(say("loss.window")),
-        Column(say("log.phase")),
-    )
+    columns = table_columns("log.metric log.values_of_it:number loss.window log.phase")
     rows = tuple(
         Row((one["name"], format_number(one["points"]), window_text(one["window"]), word("phase", one["phase"])))
         for one in metrics
@@ -373,7 +336,7 @@ def _listed(items: Sequence[str]) -> str:
     """List the first few and count all; "none" for nothing."""
     if not items:
         return say("log.none")
-    shown = ", ".join(items[:LOG_ITEMS_SHOWN])
+    shown = listed(items[:LOG_ITEMS_SHOWN])
     return shown if len(items) <= LOG_ITEMS_SHOWN else say("log.more", shown=shown, count=format_number(len(items)))
 
 
@@ -390,13 +353,9 @@ def iterations_blocks(document: dict[str, Any], *, show_all: bool = False) -> li
 
 
 def _table(rows: list[dict[str, Any]], document: dict[str, Any]) -> Table:
-    columns = (
-        Column(say("iterations.layer"), "path"),
-        Column(say("iterations.direction")),
-        Column(say("iterations.before"), "number"),
-        Column(say("iterations.after"), "number"),
-        Column(say("iterations.factor"), "number"),
-        Column(say("iterations.non_finite"), "number"),
+    columns = table_columns(
+        "iterations.layer:path iterations.direction iterations.before:number iterations.after:number "
+        "iterations.factor:number iterations.non_finite:number"
     )
     title = say("iterations.title", before=document["before"], after=document["after"])
     return Table(title, columns, tuple(map(_row, rows)))

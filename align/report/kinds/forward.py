@@ -11,12 +11,11 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from align.core.verdicts import Outcome
-from align.names.fold_names import fold_alike, fold_names
+from align.names.user_rules import fold_alike, fold_names
 from align.report.blocks import (
     NONE,
     TONES,
     Block,
-    Column,
     Facts,
     Lines,
     Row,
@@ -24,11 +23,13 @@ from align.report.blocks import (
     Tone,
     as_float,
     findings_blocks,
+    first_names,
     format_number,
     format_percentage,
     format_shape,
     layer_name,
     row_name,
+    table_columns,
     verdict_block,
 )
 from align.report.kinds.culprits import NEVER_GIVEN, culprit_blocks, is_culprit
@@ -43,8 +44,7 @@ from align.report.thresholds import (
     SHORTEST_FOLD,
     TABLE_ROWS,
 )
-from align.words.catalogue import say, word
-from align.words.message_words import first_few
+from align.words.catalogue import few, listed, say, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
 
 def forward_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
     """Show a `mindalign.forward` document; `show_all` neither folds nor cuts the table of layers."""
-    never_given = [one for one in document["findings"] if one["code"] == NEVER_GIVEN]
+    never_given = [finding for finding in document["findings"] if finding["code"] == NEVER_GIVEN]
     return [
-        *(Lines(say("forward.never_given"), (one["message"],), "bad") for one in never_given),
+        *(Lines(say("forward.never_given"), (finding["message"],), "bad") for finding in never_given),
         *culprit_blocks(document, show_all=show_all),
         *([] if never_given or _is_covered(document) else [first_divergent_block(document)]),
         *([_layers(document, show_all=show_all)] if document["layers"] else []),
@@ -62,7 +62,7 @@ def forward_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[
         *witness_blocks(document.get("witness"), show_all=show_all),
         *function_blocks(document.get("functions", []), show_all=show_all),
         *_bound(document.get("bindings", [])),
-        *findings_blocks([one for one in document["findings"] if one not in never_given]),
+        *findings_blocks([finding for finding in document["findings"] if finding not in never_given]),
         *_accepted(document.get("accepted", [])),
         *_unpaired(document["unpaired"], show_all=show_all),
         *_power(document, show_all=show_all),
@@ -86,20 +86,10 @@ def _is_covered(document: dict[str, Any]) -> bool:
 
 
 def _layers(document: dict[str, Any], *, show_all: bool) -> Table:
-    columns = (
-        Column("#", "number"),
-        Column(say("word.reference"), "path"),
-        Column(say("word.candidate"), "path"),
-        Column(say("forward.class"), "path", wide=True),
-        Column(say("word.shape"), wide=True),
-        Column(say("word.dtype"), wide=True),
-        Column(say("forward.max_abs"), "number", wide=True),
-        Column(say("forward.relative_l2"), "number"),
-        Column(say("forward.factor"), "number"),
-        Column(say("forward.alone"), "number"),
-        Column(say("forward.amplification"), "number", wide=True),
-        Column(say("forward.outcome")),
-        Column(say("word.note"), wide=True),
+    columns = table_columns(
+        "#:number word.reference:path word.candidate:path forward.class:path:wide word.shape:wide word.dtype:wide "
+        "forward.max_abs:number:wide forward.relative_l2:number forward.factor:number forward.alone:number "
+        "forward.amplification:number:wide forward.outcome word.note:wide"
     )
     layers, marked = document["layers"], _marked(document)
     alone = any(layer.get("isolated") for layer in layers)
@@ -237,14 +227,12 @@ def _bound(bindings: list[dict[str, Any]]) -> list[Block]:
     names = zip(given[0].items(), given[1].values(), strict=False)
     lines = [name if name == mine == theirs else f"{name}: {mine} | {theirs}" for (name, mine), theirs in names]
     kept = [_kept(one["side"], one["defaults"]) for one in bindings if one["defaults"]]
-    return [Lines(say("forward.bound"), ("; ".join(filter(None, [", ".join(lines), *kept])),))]
+    return [Lines(say("forward.bound"), (listed([*filter(None, [listed(lines), *kept])], "; "),))]
 
 
 def _kept(side: str, defaults: dict[str, str]) -> str:
     shown = [f"{name}={value}" for name, value in defaults.items()]
-    rest = len(shown) - NAMES_ON_A_LINE
-    more = say("word.and_more", count=rest) if rest > 0 else ""
-    return say("forward.kept_defaults", side=word("word", side), names=", ".join(shown[:NAMES_ON_A_LINE]) + more)
+    return say("forward.kept_defaults", side=word("word", side), names=first_names(shown, NAMES_ON_A_LINE))
 
 
 def _accepted(accepted: list[dict[str, Any]]) -> list[Block]:
@@ -262,12 +250,12 @@ def _unpaired(unpaired: list[dict[str, Any]], *, show_all: bool) -> list[Block]:
     if not unpaired:
         return []
     names = [
-        layer_name(one["module"], one["call"]) + (f" ({one['class_name']})" if one["class_name"] else "")
-        for one in unpaired
+        layer_name(layer["module"], layer["call"]) + (f" ({layer['class_name']})" if layer["class_name"] else "")
+        for layer in unpaired
     ]
     groups = [
         (unpaired[places[0]]["side"], reason, [names[place] for place in places])
-        for reason, places in fold_alike((one["reason"], one["side"]) for one in unpaired)
+        for reason, places in fold_alike((layer["reason"], layer["side"]) for layer in unpaired)
     ]
     lines = tuple(
         say("forward.unpaired_line", side=word("word", side), count=format_number(len(own)), reason=reason)
@@ -279,9 +267,7 @@ def _unpaired(unpaired: list[dict[str, Any]], *, show_all: bool) -> list[Block]:
 
 def _names(names: list[str], most: int, *, show_all: bool) -> str:
     folded = fold_names(names)
-    shown = folded if show_all else folded[:most]
-    rest = len(folded) - len(shown)
-    return ", ".join(shown) + (say("word.and_more", count=rest) if rest else "") or NONE
+    return first_names(folded, len(folded) if show_all else most) or NONE
 
 
 # What a comparison could have shown: the inputs that move nothing, outputs at an end, and parameters that stay
@@ -307,7 +293,7 @@ def power_blocks(
 
 def _agreed(further: dict[str, Any], show_all: bool) -> str:
     subjects = further["subjects"]
-    names = first_few(subjects, len(subjects) if show_all else NAMES_ON_A_LINE)
+    names = few(subjects, len(subjects) if show_all else NAMES_ON_A_LINE)
     return say(f"power.further_{further['kind'].replace(' ', '_')}", count=len(subjects), names=names)
 
 
@@ -330,12 +316,7 @@ def _outputs(outputs: list[dict[str, Any]], show_all: bool) -> list[str]:
         "unmoved": [one for one in outputs if one["factor"] is not None and as_float(one["factor"]) <= 1.0],
     }
     return [
-        say(
-            f"power.{kind}",
-            count=len(own),
-            total=len(outputs),
-            names=_listed(map(_named, own), show_all),
-        )
+        say(f"power.{kind}", count=len(own), total=len(outputs), names=_listed(map(_named, own), show_all))
         for kind, own in kinds.items()
         if own
     ]
@@ -346,15 +327,15 @@ def _named(output: dict[str, Any]) -> str:
 
 
 def _parameters(parameters: list[dict[str, Any]], show_all: bool) -> list[str]:
-    hidden = sorted(parameters, key=lambda one: -one["blind"] / one["elements"])
-    late = sorted(parameters, key=lambda one: -as_float(one["shows_at"] or 0.0))
+    hidden = sorted(parameters, key=lambda parameter: -parameter["blind"] / parameter["elements"])
+    late = sorted(parameters, key=lambda parameter: -as_float(parameter["shows_at"] or 0.0))
     orders = {"blind": hidden, "partly blind": hidden, "weakly seen": late, "unknown": late, "neutral": hidden}
     lines = []
     for state, ordered in orders.items():
-        if own := [one for one in ordered if one["state"] == state]:
-            names = _listed([one["name"] for one in own], show_all)
+        if own := [parameter for parameter in ordered if parameter["state"] == state]:
+            names = _listed([parameter["name"] for parameter in own], show_all)
             lines.append(say(f"power.{state.replace(' ', '_')}", count=len(own), names=names, **_first(own)))
-    if seen := [one for one in late if one["state"] in ("seen", "partly blind")]:
+    if seen := [parameter for parameter in late if parameter["state"] in ("seen", "partly blind")]:
         lines.append(say("power.seen", count=len(seen), **_first(seen)))
     return lines
 
@@ -372,7 +353,7 @@ def _percent(relative: float | str | None) -> str:
 
 def _listed(names: Any, show_all: bool) -> str:
     folded = fold_names(names)
-    return first_few(folded, len(folded) if show_all else NAMES_ON_A_LINE)
+    return few(folded, len(folded) if show_all else NAMES_ON_A_LINE)
 
 
 # The panel that opens a forward report: where the two models first differ, by how much, and what was allowed.
@@ -421,12 +402,8 @@ def _figures(measured: dict[str, Any], layer: dict[str, Any]) -> Pairs:
     count = int(measured["count"]) or prod(layer["reference_shape"])
     outside = layer.get("outside")
     part = int(measured["mismatched"] if outside is None else outside)
-    share = say(
-        "forward.mismatched_share",
-        part=format_number(part),
-        whole=format_number(count),
-        share=format_percentage(part, count),
-    )
+    counts = {"part": format_number(part), "whole": format_number(count)}
+    share = say("forward.mismatched_share", share=format_percentage(part, count), **counts)
     samples, whole = layer.get("samples", []), (layer["reference_shape"] or [0])[0]
     if 0 < len(samples) < int(whole):
         share += say("forward.wrong_samples", samples=[*map(str, samples)], count=len(samples), whole=int(whole))
@@ -451,12 +428,8 @@ def _non_finite(measured: dict[str, Any]) -> Pairs:
 
 def _limit(layer: dict[str, Any]) -> Pairs:
     limit = layer["limit"]
-    in_force = say(
-        "forward.limit_in_force",
-        max_abs=format_number(limit["max_abs"]),
-        rmse=format_number(limit["rmse"]),
-        source=word("limit_source", limit["source"]),
-    )
+    bounds = {bound: format_number(limit[bound]) for bound in ("max_abs", "rmse")}
+    in_force = say("forward.limit_in_force", source=word("limit_source", limit["source"]), **bounds)
     passing = say("forward.would_pass", factor=format_number(layer["factor"]))
     if as_float(layer["factor"]) == float("inf"):
         passing = say("forward.never_passes")
@@ -466,7 +439,7 @@ def _limit(layer: dict[str, Any]) -> Pairs:
 def _alone(isolated: dict[str, Any] | None, findings: list[dict[str, Any]]) -> str:
     if isolated is None or isolated["factor"] is None:
         reasons = [finding["message"] for finding in findings if finding["code"] in NOT_ALONE]
-        why = isolated["note"] if isolated else "; ".join(reasons) or say("forward.no_alone")
+        why = isolated["note"] if isolated else listed(reasons, "; ") or say("forward.no_alone")
         return say("forward.alone_unknown", why=why)
     factors = {"factor": format_number(isolated["factor"]), "inputs": format_number(isolated["inputs_factor"])}
     if isolated["outcome"] != "not aligned":
@@ -528,13 +501,9 @@ def function_blocks(calls: list[dict[str, Any]], *, show_all: bool) -> list[Bloc
     title = say("forward_functions.title", same=format_number(same), count=format_number(len(calls)))
     if not kept:
         return [Lines(title, ())]
-    columns = (
-        Column(say("forward_functions.line"), "path"),
-        Column(say("forward_functions.function"), "path"),
-        Column(say("forward_functions.reference_line"), "path"),
-        Column(say("forward_functions.function"), "path"),
-        Column(say("forward_functions.error"), "number"),
-        Column(say("forward_functions.outcome")),
+    columns = table_columns(
+        "forward_functions.line:path forward_functions.function:path forward_functions.reference_line:path "
+        "forward_functions.function:path forward_functions.error:number forward_functions.outcome"
     )
     rest = len(shown) - len(kept)
     more = say("forward_functions.cut", count=format_number(rest)) if rest else ""
@@ -570,12 +539,9 @@ def witness_blocks(witness: dict[str, Any] | None, *, show_all: bool) -> list[Bl
     """Show a comparison with a witness, with long stretches of equal verdicts as one row; nothing without one."""
     if witness is None:
         return []
-    columns = (
-        Column(say("word.reference"), "path"),
-        Column(say("witness_report.reference_candidate"), "number"),
-        Column(say("witness_report.reference_witness"), "number"),
-        Column(say("witness_report.candidate_witness"), "number"),
-        Column(say("witness_report.deviates")),
+    columns = table_columns(
+        "word.reference:path witness_report.reference_candidate:number witness_report.reference_witness:number "
+        "witness_report.candidate_witness:number witness_report.deviates"
     )
     rows = tuple(map(_witness_row, witness["layers"])) if show_all else tuple(_folded_witness_rows(witness["layers"]))
     title = say("witness_report.title", witness=witness["witness"])

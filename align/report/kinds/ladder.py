@@ -1,22 +1,38 @@
-"""A climb shown: what the failing rungs found, then every rung with its state, then what to do next."""
+"""A climb shown, and what stands beside it: the layers at risk on a chip, and layers found by halving."""
 
 from __future__ import annotations
 
 import shlex
 from dataclasses import asdict, replace
+from math import log2
 from typing import TYPE_CHECKING, Any
 
 from align.core.about import RUN_FOLDER
+from align.core.align_sequences import grouped
+from align.core.traces import capture_key
 from align.core.verdicts import Outcome
-from align.names.fold_names import fold_alike
-from align.report.blocks import NONE, Block, Column, Lines, Row, Table, format_number, format_shape, verdict_block
-from align.report.judged_run import rung_title
+from align.names.user_rules import fold_alike
+from align.report.blocks import (
+    NONE,
+    Block,
+    Column,
+    Lines,
+    Row,
+    Table,
+    findings_blocks,
+    format_number,
+    format_shape,
+    layer_name,
+    table_columns,
+    verdict_block,
+)
+from align.report.judged_run import relative_error, rung_title
 from align.report.kinds.culprits import cause_words
-from align.report.thresholds import CULPRITS_SHOWN
+from align.report.thresholds import CULPRITS_SHOWN, MOST_AT_RISK, NAMES_ON_A_LINE
 from align.runs.project_file import NAME
-from align.runs.rung import RungResult
+from align.runs.rung import CAUSES, RungResult
 from align.runs.rung import rungs as known_rungs
-from align.words.catalogue import say, word
+from align.words.catalogue import few, listed, say, word
 
 if TYPE_CHECKING:
     from collections.abc import KeysView, Mapping, Sequence
@@ -30,13 +46,9 @@ def ladder_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[B
     rungs = [RungResult.read(one) for one in document["rungs"]]
     failed = [rung for rung in rungs if rung.state in FAULTY]
     blocks: list[Block] = [failure_lines(rung, document["run_folder"], show_all=show_all) for rung in failed]
-    columns = (Column(say("ladder_table.rung")), Column(say("ladder_table.state")), Column(say("ladder_table.reason")))
+    columns = table_columns("ladder_table.rung ladder_table.state ladder_table.reason")
     rows = tuple(
-        Row(
-            (rung.name, word("rung_state", rung.state), rung.reason or NONE),
-            TONES[rung.state],
-        )
-        for rung in rungs
+        Row((rung.name, word("rung_state", rung.state), rung.reason or NONE), TONES[rung.state]) for rung in rungs
     )
     table = Table(say("ladder_table.title"), columns, rows)
     return [*blocks, table, verdict_block(document["verdict"]), _next(rungs, document)]
@@ -151,9 +163,7 @@ def folded_culprits(culprits: Sequence[Culprit]) -> list[Culprit]:
     >>> folded_culprits([Culprit("layer.0.norm", "eps"), Culprit("layer.1.norm", "eps")])[0].place
     'layer.{0…1}.norm (2)'
     """
-    groups: dict[Culprit, list[str]] = {}
-    for one in culprits:
-        groups.setdefault(replace(one, place="", cause=cause_in_words(one.cause)), []).append(one.place)
+    groups = grouped((replace(one, place="", cause=cause_in_words(one.cause)), one.place) for one in culprits)
     return [
         replace(alike, place=f"{place} ({len(members)})" if len(members) > 1 else place)
         for alike, places in groups.items()
@@ -205,10 +215,10 @@ def _facts(culprit: Culprit) -> dict[str, str]:
 
 
 def cause_in_words(cause: str) -> str:
-    """The words of a cause that is an id; a sentence stays as it is."""
-    words = cause_words(cause)
-    is_unknown = words == cause.replace(" + ", "; ")
-    return "; ".join(word("step_cause", one) for one in cause.split(" + ")) if is_unknown else words
+    """The words of a cause that is an id, or of what is wrong with a curve; a sentence stays as it is."""
+    texts = {one: cause_words(one) for one in cause.split(CAUSES)}
+    words = [word("trouble", word("step_cause", one)) if text == one else text for one, text in texts.items()]
+    return listed(words, "; ")
 
 
 # The frame of a report shown: the rungs with their verdicts, and what every result was made from.
@@ -227,12 +237,7 @@ TONES: dict[str, Tone] = {
 
 def summary_blocks(summary: dict[str, Any]) -> list[Block]:
     """Show a `mindalign.report` document: one row a rung, then the verdict over all, then what to do next."""
-    columns = (
-        Column(say("rung.rung")),
-        Column(say("rung.state")),
-        Column(say("rung.compared")),
-        Column(say("rung.reason"), "words"),
-    )
+    columns = table_columns("rung.rung rung.state rung.compared rung.reason:words")
     table = Table(say("rung.title"), columns, tuple(map(_rung, summary["rungs"])))
     steps = tuple(summary["next_steps"])
     return [
@@ -255,13 +260,7 @@ def _rung(rung: dict[str, Any]) -> Row:
 def source_blocks(documents: dict[str, dict[str, Any]]) -> list[Block]:
     """Show the sources of every result with their hashes, the environments and the inputs of a run of both models."""
     rows = [_source(kind, document, role) for kind, document in documents.items() for role in document["made_from"]]
-    columns = (
-        Column(say("sources.rung")),
-        Column(say("sources.role")),
-        Column(say("sources.source"), "path"),
-        Column(say("sources.hash"), "path"),
-        Column(say("sources.created")),
-    )
+    columns = table_columns("sources.rung sources.role sources.source:path sources.hash:path sources.created")
     blocks: list[Block] = [Table(say("sources.title"), columns, tuple(rows))]
     ran = documents.get("forward") or documents.get("step")
     return blocks + (_of_run(ran) if ran else [])
@@ -270,7 +269,13 @@ def source_blocks(documents: dict[str, dict[str, Any]]) -> list[Block]:
 def _source(kind: str, document: dict[str, Any], role: str) -> Row:
     source = document["made_from"][role]
     what = source.get("path", source.get("text", ""))
-    return Row((word("rung", kind), role, what, source.get("sha256", NONE), document["created"]))
+    return Row((word("rung", kind), _role(role), what, source.get("sha256", NONE), document["created"]))
+
+
+def _role(role: str) -> str:
+    """What a source is to a result, in words; of several a number stands behind it."""
+    name, _, number = role.rpartition(" ")
+    return f"{word('role', name)} {number}" if number.isdigit() else word("role", role)
 
 
 def _of_run(document: dict[str, Any]) -> list[Block]:
@@ -290,3 +295,195 @@ def _input(name: str, facts: dict[str, Any]) -> Row:
     dimensions = facts.get("shape")
     shown = format_shape(dimensions) if isinstance(dimensions, list) else NONE
     return Row((name, shown, str(facts.get("dtype", NONE)), str(facts.get("sha256", NONE))))
+
+
+# What a chip is expected to do to a model: the layers most at risk, what overflows, the rules with their sources.
+
+
+def emulate_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
+    """Show a `mindalign.emulate` document; `show_all` shows every layer, in the order of the run."""
+    return [
+        _layers(document, show_all=show_all),
+        _rules(document["rules"]),
+        *_scales(document),
+        *findings_blocks(document["findings"]),
+        *_keeping(document["rules"]),
+        Lines(say("emulation.sources"), tuple(say("emulation.source", **one) for one in document["rules"]), "quiet"),
+        Lines("", tuple(_emulation_notes(document)), "open"),
+    ]
+
+
+def _scales(document: dict[str, Any]) -> list[Block]:
+    """The gradients that become float16, the largest first, and the loss scales that fit them."""
+    scales = document.get("scales")
+    if scales is None:
+        return []
+    columns = table_columns(
+        "emulation.layer:path emulation.operators:words emulation.largest:number emulation.smallest:number "
+        "emulation.flushed:number"
+    )
+    rows = []
+    for one in scales["layers"][:MOST_AT_RISK]:
+        figures = (format_number(one[key]) for key in ("largest", "smallest"))
+        name = one["module"] or say("emulation.output")
+        rows.append(Row((name, one["operator"], *figures, _share(one["flushed"]))))
+    shares = {key: _share(scales[key]) for key in ("flushed", "flushed_unscaled")}
+    bounds = {key: round(log2(scales[key])) for key in ("lowest", "highest")}
+    line = say("emulation.scale_line", highest=scales["highest"])
+    return [
+        Table(say("emulation.gradients", loss=scales["loss"]), columns, tuple(rows)),
+        Lines("", (say("emulation.scales", **bounds, **shares), line)),
+    ]
+
+
+def _share(share: float) -> str:
+    return f"{format_number(100 * share)} %"
+
+
+def _keeping(rules: list[dict[str, Any]]) -> list[Block]:
+    """Lines that keep operators in float32, if any do."""
+    lines = tuple(dict.fromkeys(one["write"] for one in rules if one["write"]))
+    return [Lines(say("emulation.keeps"), lines, commands=True)] if lines else []
+
+
+def _layers(document: dict[str, Any], *, show_all: bool) -> Table:
+    by_key = {capture_key(layer["module"], layer["call"], layer["output"]): layer for layer in document["layers"]}
+    at_risk = [by_key[key] for key in document["at_risk"][:MOST_AT_RISK] if key in by_key]
+    outputs = [layer for layer in document["layers"] if not layer["module"] and layer not in at_risk]
+    rows = document["layers"] if show_all else [*at_risk, *outputs]
+    columns = table_columns(
+        "emulation.layer:path emulation.class:wide emulation.operators:words emulation.expected:number "
+        "emulation.alone:number emulation.worst:number:wide"
+    )
+    title = say("emulation.all" if show_all else "emulation.title", **_target(document))
+    return Table(title, columns, tuple(_row(layer) for layer in rows), say("emulation.note"))
+
+
+def _row(layer: dict[str, Any]) -> Row:
+    accumulated, alone = layer["accumulated"], layer["alone"]
+    name = layer_name(layer["module"], layer["call"], layer["output"]) if layer["module"] else say("emulation.output")
+    overflows = bool(accumulated and accumulated["non_finite_mismatch"])
+    cells = (
+        name,
+        layer["class_name"],
+        ", ".join(layer["operators"]),
+        relative_error(accumulated),
+        relative_error(alone) if layer["module"] else "",
+        format_number(accumulated["max_abs"]) if accumulated else "",
+    )
+    return Row(cells, "bad" if overflows else "plain")
+
+
+def _rules(rules: list[dict[str, Any]]) -> Table:
+    columns = table_columns(
+        "emulation.rule:words emulation.class_of:words emulation.computes:words emulation.calls:number "
+        "emulation.certainty:words"
+    )
+    rows = []
+    for one in rules:
+        kind, certainty = word("operator_class", one["operator_class"]), word("certainty", one["certainty"])
+        computed = say("emulation.computed", computes=one["computes"], result=one["result"])
+        rows.append(Row((one["entry"], kind, computed, format_number(one["calls"]), certainty)))
+    return Table(say("emulation.rules"), columns, tuple(rows))
+
+
+def _emulation_notes(document: dict[str, Any]) -> list[str]:
+    headroom = document["headroom"]
+    notes = [say("emulation.headroom", headroom=format_number(headroom))] if headroom and headroom > 1.0 else []
+    return [*notes, say("emulation.not_verified")]
+
+
+def _target(document: dict[str, Any]) -> dict[str, Any]:
+    return {name: document[name] for name in ("target", "product", "framework")}
+
+
+# The switches of a chip that a model suffers from, and the lines to run on a card.
+
+
+def switches_blocks(document: dict[str, Any]) -> list[Block]:
+    """Show a `mindalign.switches` document."""
+    matter = tuple(one["write"] for one in document["switches"] if one["matters"])
+    judged = word("judged", document["judged"])
+    figures = {key: format_number(document[key]) for key in FIGURES}
+    return [
+        _table(document, judged),
+        Lines("", (say("switches.all", judged=judged, **figures),)),
+        Lines(say("switches.lines_widest"), tuple(document["widest_lines"]), commands=True),
+        *([Lines(say("switches.lines_matter"), matter, commands=True)] if matter else []),
+        *findings_blocks(document["findings"]),
+        verdict_block(document["verdict"]),
+    ]
+
+
+FIGURES = ("all_moved", "all_factor", "widest_moved", "widest_factor", "runs")
+
+
+def _table(document: dict[str, Any], judged: str) -> Table:
+    columns = table_columns(
+        "switches.switch switches.value switches.widest switches.alone:number switches.factor:number switches.matters"
+    )
+    rows = []
+    for one in document["switches"]:
+        figures = (format_number(one[key]) for key in ("alone", "alone_factor"))
+        cells = one["switch"], one["value"], one["widest"], *figures, say("switches.yes") if one["matters"] else ""
+        rows.append(Row(cells, "bad" if one["matters"] else "plain"))
+    return Table(say("switches.title", **document), columns, tuple(rows), say("switches.note", judged=judged))
+
+
+# A bisected port shown: each stretch that goes wrong, what is known of the points, and what it took.
+
+
+def bisect_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
+    """Show a `mindalign.bisect` document; `show_all` shows all points, not those alone of which something is known."""
+    points = document["points"]
+    shown = points if show_all else [point for point in points if point["state"] != "untried"]
+    stretches = tuple(_stretch(stretch, points, show_all=show_all) for stretch in document["stretches"])
+    notes = tuple(_bisection_notes(points, document["runs"]))
+    return [
+        *([Lines(say("bisect.title"), stretches, "bad")] if stretches else []),
+        *([_points(shown)] if shown else []),
+        Lines("", notes),
+        *findings_blocks(document["findings"]),
+        verdict_block(document["verdict"]),
+    ]
+
+
+def _stretch(stretch: dict[str, Any], points: list[dict[str, Any]], *, show_all: bool) -> str:
+    after, before = stretch["after"], stretch["before"]
+    modules = stretch["modules"]
+    line = say(
+        "bisect.stretch",
+        after=say("bisect.inputs") if after is None else _named(points[after]),
+        before=say("bisect.output") if before is None else _named(points[before]),
+        factor=format_number(stretch["factor"]),
+    )
+    ran = few(modules, len(modules) if show_all else NAMES_ON_A_LINE)
+    return line + (say("bisect.modules", modules=ran) if modules else "")
+
+
+def _named(point: dict[str, Any]) -> str:
+    return f"{_short(point['reference'])} -> {_short(point['candidate'])}"
+
+
+def _short(key: str) -> str:
+    """A first call is not numbered."""
+    return key.replace("#0", "", 1)
+
+
+def _points(points: list[dict[str, Any]]) -> Table:
+    columns = table_columns("word.reference:path word.candidate:path bisect.origin bisect.state")
+    rows = []
+    for point in points:
+        names = (_short(point[side]) for side in ("reference", "candidate"))
+        cells = *names, word("point_origin", point["origin"]), word("point_state", point["state"])
+        rows.append(Row(cells, "open" if point["state"] in ("doubtful", "dropped") else "plain"))
+    return Table(say("bisect.points"), columns, tuple(rows))
+
+
+def _bisection_notes(points: list[dict[str, Any]], runs: int) -> list[str]:
+    named = {
+        state: listed([_named(point) for point in points if point["state"] == state])
+        for state in ("dropped", "doubtful")
+    }
+    notes = (say(f"bisect.{state}", points=own) for state, own in named.items() if own)
+    return [say("bisect.runs", points=format_number(len(points)), runs=format_number(runs)), *notes]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from align.names.fold_names import fold_alike, fold_names, fold_ranges
+from align.core.align_sequences import grouped
+from align.errors import UsageError
 from align.names.map_export import lines_for_unmatched, open_choices
+from align.names.user_rules import fold_names, fold_ranges
 from align.report.blocks import (
     NONE,
     Block,
@@ -17,14 +20,16 @@ from align.report.blocks import (
     Row,
     Table,
     Tone,
+    fold_rows,
     format_bytes,
     format_number,
     format_shape,
     layer_name,
+    table_columns,
     verdict_block,
 )
 from align.report.thresholds import SHORT_TABLE_ROWS, TABLE_ROWS
-from align.words.catalogue import say, word
+from align.words.catalogue import listed, say, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -61,7 +66,7 @@ def _summary(source: dict[str, Any], target: dict[str, Any]) -> Table:
         "ties": lambda side: _ties(side["ties"]) or say("word.none"),
     }
     rows = tuple(Row((say(f"map.{key}"), fact(source), fact(target))) for key, fact in facts.items())
-    columns = (Column(""), Column(say("word.source"), "path"), Column(say("word.target"), "path"))
+    columns = (Column(""), *table_columns("word.source:path word.target:path"))
     return Table(say("map.title"), columns, rows)
 
 
@@ -78,21 +83,17 @@ def _evidence(pairings: list[dict[str, Any]]) -> Table:
         rows.append(
             Row((word("evidence", evidence), format_number(count), format_number(changed), format_number(lowest)))
         )
-    columns = (
-        Column(say("map.evidence")),
-        Column(say("map.pairs"), "number"),
-        Column(say("map.transformed"), "number"),
-        Column(say("map.lowest_confidence"), "number"),
-    )
+    columns = table_columns("map.evidence map.pairs:number map.transformed:number map.lowest_confidence:number")
     return Table(say("map.paired", count=format_number(len(pairings))), columns, tuple(rows))
 
 
 def _notes(pairings: list[dict[str, Any]]) -> list[Block]:
     """What is to be known of some pairs, each note once with the source names that it holds for."""
-    noted: dict[str, list[str]] = {}
-    for (note, names), places in fold_ranges([((p["note"], p["source"]), None) for p in pairings if p["note"]]):
-        noted.setdefault(note, []).append(names if len(places) == 1 else f"{names} ({len(places)})")
-    lines = [say("map.noted", note=note, names=", ".join(names)) for note, names in noted.items()]
+    noted = grouped(
+        (note, names if len(places) == 1 else f"{names} ({len(places)})")
+        for (note, names), places in fold_ranges([((p["note"], p["source"]), None) for p in pairings if p["note"]])
+    )
+    lines = [say("map.noted", note=note, names=listed(names)) for note, names in noted.items()]
     return [Lines(say("map.notes"), tuple(lines), "open")] if lines else []
 
 
@@ -100,10 +101,10 @@ def _ambiguous(groups: list[dict[str, Any]], document: dict[str, Any]) -> list[B
     """The groups, those that repeat in each block once, each with the lines that would settle it."""
     if not groups:
         return []
-    listed = [(tuple(group["sources"]), tuple(group["targets"]), group["reason"]) for group in groups]
+    choices = [(tuple(group["sources"]), tuple(group["targets"]), group["reason"]) for group in groups]
     lines, to_write = [], []
-    for choice in open_choices(listed, _shapes(document)):
-        sides = " | ".join(", ".join(fold_names(names)) for names in (choice.sources, choice.targets))
+    for choice in open_choices(choices, _shapes(document)):
+        sides = " | ".join(listed(fold_names(names)) for names in (choice.sources, choice.targets))
         repeated = {"count": choice.blocks} if choice.blocks > 1 else {"count": 0}
         lines.append(say("map.ambiguous_group", sides=sides, reason=choice.reason, **repeated))
         to_write += [line for lines_of_one in choice.lines for line in lines_of_one.split("\n")]
@@ -136,17 +137,15 @@ def _shapes(document: dict[str, Any]) -> tuple[dict[str, tuple[int, ...]], dict[
 def _by_reason(title: str, entries: list[dict[str, Any]], tone: Tone) -> list[Block]:
     if not entries:
         return []
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for entry in entries:
-        groups.setdefault((entry["side"], entry["reason"]), []).append(entry)
+    groups = grouped(((entry["side"], entry["reason"]), entry) for entry in entries)
     lines = tuple(_reason_line(side, reason, own) for (side, reason), own in groups.items())
     return [Lines(say(title, count=format_number(len(entries))), lines, tone)]
 
 
 def _reason_line(side: str, reason: str, entries: list[dict[str, Any]]) -> str:
-    names = ", ".join(fold_names(entry["name"] for entry in entries))
+    names = listed(fold_names(entry["name"] for entry in entries))
     closest = sorted({name for entry in entries for name in entry.get("suggestions", ())})
-    hint = say("map.closest", names=", ".join(fold_names(closest))) if closest else ""
+    hint = say("map.closest", names=listed(fold_names(closest))) if closest else ""
     return (
         say("map.reason_line", side=word("word", side), count=format_number(len(entries)), reason=reason, names=names)
         + hint
@@ -189,12 +188,7 @@ def pair_table(
 
 def parameter_tables(document: dict[str, Any]) -> list[Table]:
     """Return a table of each side's parameters: name, how many, shape and what they hold."""
-    columns = (
-        Column(say("map.parameter")),
-        Column(say("map.tensors"), "number"),
-        Column(say("map.shape")),
-        Column(say("map.holds"), "path"),
-    )
+    columns = table_columns("map.parameter map.tensors:number map.shape map.holds:path")
     tables = []
     for side in ("source", "target"):
         parameters = document.get(f"{side}_parameters", ())
@@ -209,10 +203,12 @@ def transform_text(transform: dict[str, Any]) -> str:
     if transform["op"] == "identity":
         return NONE
     if transform["op"] == "chain":
-        return ", then ".join(map(transform_text, transform["steps"]))
+        return listed([*map(transform_text, transform["steps"])], ", then ")
     if transform["op"] in ("slice", "part"):
-        axis = f" of axis {transform['axis']}" if transform["axis"] else ""
-        return f"{transform['op']} {transform['start']}:{transform['stop']}{axis}"
+        zeros = [f"{start}:{stop}" for start, stop in transform.get("zeros", ())]
+        return say("map.piece", **{name: transform[name] for name in ("op", "start", "stop", "axis")}, zeros=zeros)
+    if transform["op"] in ("sum", "share"):
+        return say("map.term", number=transform["term"] + 1, of=transform["of"])
     details = ", ".join(f"{value}" for key, value in transform.items() if key not in ("op", "from"))
     return f"{transform['op']} {details}"
 
@@ -222,7 +218,7 @@ def _parameter_facts(parameter: dict[str, Any]) -> tuple[str, str]:
     special = [say("map.buffer")] if parameter["buffer"] else []
     special += [say("map.frozen")] if parameter["trainable"] is False and not parameter["buffer"] else []
     special += [say("map.tied", name=parameter["tied_to"])] if parameter["tied_to"] else []
-    return str(parameter["shape"]), ", ".join([parameter["dtype"], *special])
+    return str(parameter["shape"]), listed([parameter["dtype"], *special])
 
 
 def _likeness(pairing: dict[str, Any], shape: str, holds: str) -> tuple[str, ...]:
@@ -251,9 +247,7 @@ def _lowest(pairings: Sequence[dict[str, Any]]) -> float:
 
 def check_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
     """Show a `mindalign.check` document; of many unlike faults of a kind the first, or with `show_all` every one."""
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for fault in document["faults"]:
-        groups.setdefault(fault["code"], []).append(fault)
+    groups = grouped((fault["code"], fault) for fault in document["faults"])
     unused = document["unused_rules"]
     return [
         *(_kind(code, faults, show_all=show_all) for code, faults in groups.items()),
@@ -263,14 +257,9 @@ def check_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Bl
 
 
 def _kind(code: str, faults: Sequence[dict[str, Any]], *, show_all: bool) -> Lines:
-    folded = fold_alike((fault["subject"], fault["message"]) for fault in faults)
     lines = [
-        say(
-            "check.line",
-            name=name + (f" ({len(places)})" if len(places) > 1 else ""),
-            message=faults[places[0]]["message"],
-        )
-        for name, places in folded
+        say("check.line", name=name + (f" ({len(group)})" if len(group) > 1 else ""), message=group[0]["message"])
+        for name, group in fold_rows(faults, lambda fault: (fault["subject"], fault["message"]))
     ]
     shown = lines if show_all else lines[:TABLE_ROWS]
     more = [say("check.more", count=format_number(len(lines) - len(shown)))] if len(shown) < len(lines) else []
@@ -302,7 +291,7 @@ def _trace_facts(document: dict[str, Any]) -> Facts:
         facts += [
             (say("trace.model"), f"{head['side']} ({head['framework']})"),
             (say("trace.mode"), say("trace.mode_fact", **run)),
-            (say("trace.inputs"), ", ".join(inputs)),
+            (say("trace.inputs"), listed([*inputs])),
         ]
     tensors = say(
         "trace.tensors_fact", tensors=format_number(document["tensors"]), size=format_bytes(document["nbytes"])
@@ -321,9 +310,7 @@ def _tree(calls: list[dict[str, Any]], *, show_all: bool) -> Table:
     tensors = [tensor for call in calls for tensor in call["outputs"]]
     further = tuple(name for name in FURTHER if any(_further(tensor, name) is not None for tensor in tensors))
     columns = (
-        Column(say("trace.call"), "words"),
-        Column(say("trace.class")),
-        Column(say("word.shape")),
+        *table_columns("trace.call:words trace.class word.shape"),
         Column(say("word.dtype"), wide=not show_all),
         *(Column(say(f"trace.{name}"), "number") for name in FIGURES),
         *(Column(say(f"trace.{name}"), "number") for name in further),
@@ -376,3 +363,56 @@ def _end(document: dict[str, Any]) -> Lines:
     lines += [say("trace.running", modules=" > ".join(map(layer_name, running)))] if len(running) > 1 else []
     lines += [document["failure"]] if document["failure"] else []
     return Lines("", tuple(lines), "bad")
+
+
+# What one pair of a name map rests on, told in the place of the whole map.
+
+
+def explained_pairs(document: dict[str, Any], name: str) -> list[str]:
+    """What the pairs of a parameter of either side rest on, or why it has none; raises UsageError for no such name."""
+    name_map = document["name_map"]
+    pairs = [pairing for pairing in name_map["pairings"] if name in (pairing["source"], pairing["target"])]
+    lines = [line for pairing in pairs for line in _explained_pair(pairing, name_map)]
+    for group in name_map["ambiguous"]:
+        if name in (*group["sources"], *group["targets"]):
+            lines.append(say("explain.open", name=name, reason=group["reason"]))
+            lines += [say("explain.rival", side=side, names=fold_names(group[side])) for side in ("sources", "targets")]
+    for kind in ("unmatched", "dropped"):
+        lines += [
+            say(f"explain.{kind}", name=name, reason=parameter["reason"])
+            for parameter in name_map[kind]
+            if parameter["name"] == name
+        ]
+    if not lines:
+        known = [
+            parameter["name"] for side in ("source", "target") for parameter in document.get(f"{side}_parameters", ())
+        ]
+        raise UsageError.of("names_error.no_parameter", name=name, closest=get_close_matches(name, known, 3))
+    return lines
+
+
+def _adds_up(pair: dict[str, Any]) -> bool:
+    change = pair["transform"]
+    return any(step["op"] == "sum" for step in change.get("steps", (change,)))
+
+
+def _explained_pair(pair: dict[str, Any], name_map: dict[str, Any]) -> list[str]:
+    form = transform_text(pair["transform"])
+    facts = {"source": pair["source"], "target": pair["target"], "form": "" if form == NONE else form}
+    found = word("evidence", pair["evidence"])
+    lines = [say("explain.pair", **facts), say("explain.found", evidence=found, confidence=pair["confidence"])]
+    lines += [say("explain.note", note=pair["note"])] if pair["note"] else []
+    terms = dict.fromkeys(pairing["source"] for pairing in name_map["pairings"] if pairing["target"] == pair["target"])
+    if _adds_up(pair) and len(terms) > 1:
+        lines.append(say("explain.added_up", names=[name for name in terms if name != pair["source"]]))
+    flow = sorted(name_map.get("flow", ()), key=lambda step: step["uses"][0])
+    for at, step in enumerate(flow):
+        if (step["source"], step["target"]) == (pair["source"], pair["target"]):
+            places = {"first": step["uses"][0] + 1, "second": step["uses"][1] + 1, "kind": step["kind"]}
+            lines.append(say("explain.place", **places, rows=step["rows"], width=step["width"]))
+            lines.append(say(f"explain.by_{step['by']}", rivals=step["rivals"]))
+            around = (flow[:at][-1:], flow[at + 1 : at + 2])
+            before, behind = (own[0]["source"] if own else say("explain.nothing") for own in around)
+            lines.append(say("explain.around", before=before, behind=behind))
+            break
+    return lines

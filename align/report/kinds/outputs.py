@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from align.core.align_sequences import grouped
 from align.report.blocks import (
     NONE,
     TONES,
@@ -15,14 +17,16 @@ from align.report.blocks import (
     Table,
     as_float,
     coverage_line,
+    escape_control_characters,
     findings_blocks,
     format_number,
     format_percentage,
     format_ranges,
+    table_columns,
     verdict_block,
 )
 from align.report.judged_run import FAILED
-from align.report.thresholds import INDEXES_SHOWN, LIST_LINES, TABLE_ROWS, TOKENS_AFTER, TOKENS_BEFORE
+from align.report.thresholds import INDEXES_SHOWN, LIST_LINES, TABLE_ROWS, TOKEN_CHARACTERS, TOKENS_AFTER, TOKENS_BEFORE
 from align.words.catalogue import say, word
 
 
@@ -40,14 +44,9 @@ def generate_blocks(document: dict[str, Any], *, show_all: bool = False) -> list
 
 
 def _summary(comparisons: list[dict[str, Any]], prompt: int) -> Table:
-    columns = (
-        Column(say("generate.logits")),
-        Column(say("generate.against")),
-        Column(say("generate.positions"), "number"),
-        Column(say("generate.first")),
-        Column(say("forward.max_abs"), "number"),
-        Column(say("forward.factor"), "number"),
-        Column(say("forward.outcome")),
+    columns = table_columns(
+        "generate.logits generate.against generate.positions:number generate.first forward.max_abs:number "
+        "forward.factor:number forward.outcome"
     )
     rows = tuple(_comparison(one, prompt) for one in comparisons)
     return Table(say("generate.title"), columns, rows, say("generate.factor_note"))
@@ -85,13 +84,9 @@ def _positions(comparison: dict[str, Any], prompt: int, *, show_all: bool) -> Ta
         if show_all
         else comparison["positions"][max(0, first - TOKENS_BEFORE) : first + TOKENS_AFTER]
     )
-    columns = (
-        Column(say("generate.place")),
-        Column(say("forward.max_abs"), "number"),
-        Column(say("forward.relative_l2"), "number"),
-        Column(say("generate.limit"), "number"),
-        Column(say("forward.factor"), "number"),
-        Column(say("forward.outcome")),
+    columns = table_columns(
+        "generate.place forward.max_abs:number forward.relative_l2:number generate.limit:number "
+        "forward.factor:number forward.outcome"
     )
     name = comparison["logits"].replace(" ", "_")
     return Table(
@@ -115,15 +110,9 @@ def _position(position: dict[str, Any], prompt: int) -> Row:
 def _tokens(differences: list[dict[str, Any]]) -> list[Block]:
     if not differences:
         return []
-    columns = (
-        Column(say("generate.decoding")),
-        Column(say("generate.sequence"), "number"),
-        Column(say("generate.step"), "number"),
-        Column(say("word.reference"), "number"),
-        Column(say("generate.instead"), "number"),
-        Column(say("generate.margin"), "number"),
-        Column(say("generate.limit"), "number"),
-        Column(say("word.note")),
+    columns = table_columns(
+        "generate.decoding generate.sequence:number generate.step:number word.reference:number "
+        "generate.instead:number generate.margin:number generate.limit:number word.note"
     )
     return [Table(say("generate.tokens"), columns, tuple(map(_token, differences)))]
 
@@ -157,9 +146,7 @@ def validate_blocks(document: dict[str, Any], *, show_all: bool = False) -> list
 def _combinations(document: dict[str, Any]) -> Table:
     columns = (
         *(Column(say(f"validate.{part}")) for part in PARTS),
-        Column(say("validate.value"), "number"),
-        Column(say("validate.difference"), "number"),
-        Column(say("validate.agrees")),
+        *table_columns("validate.value:number validate.difference:number validate.agrees"),
     )
     own = {part for row in document["combinations"] for part in row["exchanged"]}
     own |= {"weights"} if any(finding["code"] in OWN_WEIGHTS for finding in document["findings"]) else set()
@@ -168,13 +155,13 @@ def _combinations(document: dict[str, Any]) -> Table:
     return Table(title, columns, rows, say("validate.limit_note", limit=format_number(document["limit"])))
 
 
-def _combination(row: dict[str, Any], own: set[str]) -> Row:
+def _combination(row: dict[str, Any], unshared: set[str]) -> Row:
     """Whose part each is; a part that both sides share is nobody's."""
     other = "candidate" if row["model"] == "reference" else "reference"
     cells = [word("word", row["model"])]
     for part in PARTS[1:]:
         whose = other if part in row["exchanged"] else row["model"]
-        cells.append(word("word", whose) if part in own else say("validate.shared"))
+        cells.append(word("word", whose) if part in unshared else say("validate.shared"))
     is_reference = row["model"] == "reference" and not row["exchanged"]
     figures = (format_number(row["value"], 6), "" if is_reference else format_number(row["difference"]))
     agrees = "" if is_reference else say("validate.yes" if row["agrees"] else "validate.no")
@@ -187,10 +174,7 @@ def _outputs(outputs: dict[str, Any], *, show_all: bool) -> Facts:
     facts = [
         (say("validate.samples"), format_number(outputs["samples"])),
         (say("forward.max_abs_long"), format_number(measured["max_abs"])),
-        (
-            say("forward.limit"),
-            say("forward.limit_in_force", source=word("limit_source", limit["source"]), **bounds),
-        ),
+        (say("forward.limit"), say("forward.limit_in_force", source=word("limit_source", limit["source"]), **bounds)),
         (say("forward.smallest_limit"), say("forward.would_pass", factor=format_number(outputs["factor"]))),
         (say("validate.flipped"), _flips(outputs)),
     ]
@@ -214,15 +198,9 @@ def _worst(samples: list[dict[str, Any]]) -> list[Block]:
     """The samples that differ most; columns of classes stay empty, and are left out, where there are none."""
     if not samples:
         return []
-    columns = (
-        Column(say("validate.index"), "number"),
-        Column(say("validate.label"), "number"),
-        Column(say("word.reference"), "number"),
-        Column(say("word.candidate"), "number"),
-        Column(say("forward.max_abs_long"), "number"),
-        Column(say("validate.margin"), "number"),
-        Column(say("validate.limit"), "number"),
-        Column(say("word.note")),
+    columns = table_columns(
+        "validate.index:number validate.label:number word.reference:number word.candidate:number "
+        "forward.max_abs_long:number validate.margin:number validate.limit:number word.note"
     )
     return [Table(say("validate.worst"), columns, tuple(map(_sample, samples)))]
 
@@ -263,11 +241,11 @@ def batch_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Bl
 
 def _job(document: dict[str, Any]) -> Facts:
     tasks = document["tasks"]
-    states = [one["state"] for one in tasks]
+    states = [task["state"] for task in tasks]
     counts = [(word("batch_state", state), format_number(states.count(state))) for state in _ORDER if state in states]
     facts = [(say("batch.job"), str(document["job"])), *counts]
     facts += [(say(f"batch.{key}"), format_ranges(document[key])) for key in ("ranks", "steps") if document[key]]
-    if reused := sum(one["reused"] for one in tasks):
+    if reused := sum(task["reused"] for task in tasks):
         facts.append((say("batch.reused"), format_number(reused)))
     return Facts(say("batch.title"), tuple(facts))
 
@@ -275,7 +253,7 @@ def _job(document: dict[str, Any]) -> Facts:
 def _groups(groups: list[dict[str, Any]]) -> Table | None:
     if not groups:
         return None
-    columns = (Column(say("batch.ranks")), Column(say("batch.layer"), "path"), Column(say("batch.said"), "words"))
+    columns = table_columns("batch.ranks batch.layer:path batch.said:words")
     tones = {"odd": "bad", "alike": "bad", "aligned": "good"}
     rows = tuple(
         Row((format_ranges(one["ranks"]), one["layer"] or "", one["reason"]), tones[one["kind"]])  # type: ignore[arg-type]
@@ -290,39 +268,26 @@ def _unequal(tensors: list[dict[str, Any]], *, show_all: bool) -> Table | None:
     if not tensors:
         return None
     shown = tensors if show_all else tensors[:TABLE_ROWS]
-    columns = (
-        Column(say("batch.tensor"), "path"),
-        Column(say("batch.side")),
-        Column(say("batch.since"), "number"),
-        Column(say("batch.odd_ranks")),
-        Column(say("batch.equal_ranks"), "number"),
-        Column(say("batch.known_by"), "words"),
+    columns = table_columns(
+        "batch.tensor:path batch.side batch.since:number batch.odd_ranks batch.equal_ranks:number batch.known_by:words"
     )
-    rows = tuple(
-        Row(
-            (
-                one["name"],
-                word("word", one["side"]),
-                "" if one["step"] is None else format_number(one["step"]),
-                format_ranges(one["ranks"]),
-                format_number(one["equal"]),
-                word("batch_known_by", one["known_by"]),
-            ),
-            "bad",
-        )
-        for one in shown
-    )
-    return Table(say("batch.unequal"), columns, rows, _more(len(tensors) - len(shown)))
+    rows = []
+    for one in shown:
+        since = "" if one["step"] is None else format_number(one["step"])
+        ranks = format_ranges(one["ranks"]), format_number(one["equal"])
+        cells = one["name"], word("word", one["side"]), since, *ranks, word("batch_known_by", one["known_by"])
+        rows.append(Row(cells, "bad"))
+    return Table(say("batch.unequal"), columns, tuple(rows), _more(len(tensors) - len(shown)))
 
 
 def _layers(document: dict[str, Any], *, show_all: bool) -> Table | None:
     """Layers by how many ranks depart in them."""
-    departing = [one for one in document["layers"] if show_all or "not aligned" in one["outcomes"]]
+    departing = [layer for layer in document["layers"] if show_all or "not aligned" in layer["outcomes"]]
     if not departing:
         return None
     shown = departing if show_all else departing[:TABLE_ROWS]
-    columns = (Column(say("batch.layer"), "path"), Column(say("batch.odd_ranks")), Column(say("batch.worst"), "number"))
-    rows = tuple(_layer_row(one, document["ranks"]) for one in shown)
+    columns = table_columns("batch.layer:path batch.odd_ranks batch.worst:number")
+    rows = tuple(_layer_row(layer, document["ranks"]) for layer in shown)
     return Table(say("batch.layers"), columns, rows, _more(len(departing) - len(shown)))
 
 
@@ -338,9 +303,7 @@ def _failures(tasks: list[dict[str, Any]], *, show_all: bool) -> Lines | None:
     """What was not done: tasks of one error and hint are one entry."""
     if not tasks:
         return None
-    alike: dict[tuple[str, str, str], list[str]] = {}
-    for one in tasks:
-        alike.setdefault((one["state"], one["error"] or one["reason"], one["hint"]), []).append(one["id"])
+    alike = grouped(((one["state"], one["error"] or one["reason"], one["hint"]), one["id"]) for one in tasks)
     shown = [*alike.items()][: None if show_all else LIST_LINES]
     lines = [_failure(*key, ids=ids) for key, ids in shown]
     hidden = len(tasks) - sum(len(ids) for _, ids in shown)
@@ -359,28 +322,140 @@ def _next(commands: list[str]) -> Lines | None:
 
 def _tasks(tasks: list[dict[str, Any]], *, show_all: bool) -> Table | None:
     """The tasks, those that depart first; aligned ones only where all are asked for."""
-    ordered = tasks if show_all else [one for one in tasks if one["state"] == "not aligned"]
+    ordered = tasks if show_all else [task for task in tasks if task["state"] == "not aligned"]
     if not ordered:
         return None
     shown = ordered if show_all else ordered[:TABLE_ROWS]
-    columns = (
-        Column(say("batch.task"), "path"),
-        Column(say("batch.state")),
-        Column(say("batch.layer"), "path"),
-        Column(say("batch.value"), "number"),
-        Column(say("batch.departing"), "number"),
-    )
-    rows = tuple(_task_row(one) for one in shown)
+    columns = table_columns("batch.task:path batch.state batch.layer:path batch.value:number batch.departing:number")
+    rows = tuple(_task_row(task) for task in shown)
     return Table(say("batch.tasks"), columns, rows, _more(len(ordered) - len(shown)))
 
 
-def _task_row(one: dict[str, Any]) -> Row:
-    state = one["state"]
-    count = f"{format_number(one['departing'])}/{format_number(one['compared'])}" if one["compared"] else ""
-    value = "" if one["value"] is None else format_number(one["value"])
+def _task_row(task: dict[str, Any]) -> Row:
+    state = task["state"]
+    count = f"{format_number(task['departing'])}/{format_number(task['compared'])}" if task["compared"] else ""
+    value = "" if task["value"] is None else format_number(task["value"])
     tone = TONES.get(state, "open")
-    return Row((one["id"], word("batch_state", state), one["layer"] or "", value, count), tone)
+    return Row((task["id"], word("batch_state", state), task["layer"] or "", value, count), tone)
 
 
 def _more(hidden: int) -> str:
     return say("batch.more", count=format_number(hidden)) if hidden else ""
+
+
+# Two data pipelines shown: what differs and why, the fields, the sides, and the first samples that differ.
+
+
+def data_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
+    """Show a `mindalign.data` document; `show_all` shows all samples that it holds."""
+    return [
+        *_causes(document["causes"]),
+        _sides(document),
+        _fields(document),
+        *_samples(document["samples"], show_all=show_all),
+        *findings_blocks(document["findings"]),
+        verdict_block(document["verdict"]),
+    ]
+
+
+def _causes(causes: list[dict[str, Any]]) -> list[Block]:
+    if not causes:
+        return []
+    lines = tuple(
+        say("pipelines.confirmed" if cause["confirmed"] else "pipelines.unconfirmed", cause=cause["message"])
+        for cause in causes
+    )
+    return [Lines(say("pipelines.causes"), lines, "bad")]
+
+
+def _sides(document: dict[str, Any]) -> Table:
+    columns = (Column(""), *table_columns("word.reference:words word.candidate:words"))
+    sides = [document[name] for name in ("reference", "candidate")]
+    rows = [
+        ("label", [side["label"] for side in sides]),
+        ("kind", [side["kind"] for side in sides]),
+        ("samples", [_samples_read(side) for side in sides]),
+        ("batches", [_batches(side) for side in sides]),
+        ("repeats", [word("data_repeats", side["repeats"]) for side in sides]),
+    ]
+    shown = tuple(Row((say(f"pipelines.{name}"), *cells)) for name, cells in rows)
+    return Table(say("pipelines.sides"), columns, shown, _order(document["order"]))
+
+
+def _samples_read(side: dict[str, Any]) -> str:
+    return say(
+        "pipelines.all_samples" if side["ended"] else "pipelines.first_samples", count=format_number(side["samples"])
+    )
+
+
+def _batches(side: dict[str, Any]) -> str:
+    if side["batch_sizes"] is None:
+        return say("pipelines.single")
+    size, last = side["batch_sizes"]
+    length = NONE if side["length"] is None else format_number(side["length"])
+    return say("pipelines.of", count=format_number(side["batches"]), size=size, last=last, length=length)
+
+
+def _order(order: dict[str, Any]) -> str:
+    facts = {"by": word("data_by", order["by"]), "order": word("data_order", order["order"])}
+    return say("pipelines.paired", count=format_number(order["paired"]), **facts)
+
+
+def _fields(document: dict[str, Any]) -> Table:
+    columns = table_columns(
+        "word.reference:path word.candidate:path pipelines.dtype pipelines.shape pipelines.compared:number "
+        "pipelines.different:number"
+    )
+    rows = tuple(map(_field, document["fields"]))
+    return Table(say("pipelines.fields"), columns, rows, "" if document["by_name"] else say("pipelines.by_position"))
+
+
+def _field(row: dict[str, Any]) -> Row:
+    unlike = [" / ".join(dict.fromkeys(row[key])) for key in ("dtypes", "shapes")]
+    figures = format_number(row["compared"]), format_number(row["different"])
+    return Row((row["reference"], row["candidate"], *unlike, *figures), "bad" if row["different"] else "good")
+
+
+def _samples(samples: list[dict[str, Any]], *, show_all: bool) -> list[Block]:
+    """Values of the first pairs that differ, of pictures their spans; page and notebook show tokens and pictures."""
+    shown = samples if show_all else [pair for pair in samples if pair["reference"] != pair["candidate"]][:LIST_LINES]
+    facts = []
+    for sample in shown:
+        name = say(
+            "pipelines.sample", field=sample["field"], reference=sample["index"][0], candidate=sample["index"][1]
+        )
+        if sample["size"][0]:
+            values = say("pipelines.spans", reference=sample["reference_span"], candidate=sample["candidate_span"])
+        else:
+            values = say("pipelines.values", reference=sample["reference"], candidate=sample["candidate"])
+        facts.append((name, values))
+    first: list[Block] = [Facts(say("pipelines.first"), tuple(facts))] if facts else []
+    if show_all:
+        first += [replace(_token_table(sample), folded=place > 0)
+                  for place, sample in enumerate(one for one in samples if one["tokens"])]  # fmt: skip
+    return first
+
+
+def _token_table(sample: dict[str, Any]) -> Table:
+    """Both rows of tokens beside each other, a pair a line; equal stretches are counted."""
+    columns = table_columns(
+        "#:number word.reference:number pipelines.word #:number word.candidate:number pipelines.word pipelines.mark"
+    )
+    rows = []
+    for pair in sample["tokens"]:
+        if pair["skipped"]:
+            rows.append(Row((*[""] * 6, say("pipelines.equal_tokens", count=pair["skipped"])), "quiet"))
+        if pair["places"] != [None, None]:
+            differs = pair["ids"][0] != pair["ids"][1]
+            sides = zip(pair["places"], pair["ids"], pair["words"], strict=True)
+            cells = [cell for side in sides for cell in _token_cells(*side)]
+            rows.append(Row((*cells, "≠" if differs else ""), "bad" if differs else "plain"))
+    title = say("pipelines.tokens", field=sample["field"], reference=sample["index"][0], candidate=sample["index"][1])
+    return Table(title, columns, tuple(rows))
+
+
+def _token_cells(place: int | None, token: int | None, text: str) -> tuple[str, str, str]:
+    """Place, id and word; a word of spaces alone in quotes, so that it is seen."""
+    is_blank = bool(text) and text.isprintable() and not text.strip()
+    shown = escape_control_characters(repr(text) if is_blank else text, TOKEN_CHARACTERS)
+    return NONE if place is None else str(place), NONE if token is None else str(token), shown

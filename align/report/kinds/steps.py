@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from math import inf, isnan, nan
 from typing import TYPE_CHECKING, Any
 
-from align.names.fold_names import fold_alike, fold_names
+from align.names.user_rules import fold_alike, fold_names
 from align.report.blocks import (
     NONE,
     Block,
-    Column,
     Facts,
     Lines,
     Row,
@@ -18,16 +17,18 @@ from align.report.blocks import (
     Tone,
     as_float,
     findings_blocks,
+    fold_rows,
     format_bytes,
     format_facts,
     format_number,
+    renamed,
+    table_columns,
     verdict_block,
 )
 from align.report.kinds.culprits import function_words
 from align.report.thresholds import SHORT_TABLE_ROWS, TABLE_ROWS
 from align.rules.pitfalls import pitfalls
-from align.words.catalogue import say, word
-from align.words.message_words import first_few
+from align.words.catalogue import few, listed, say, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -72,43 +73,43 @@ def _nothing(document: dict[str, Any]) -> list[Block]:
     return [Facts(say("step.none"), ((say("step.nearest"), text),), "good")]
 
 
-def culprit_facts(one: Culprit) -> list[tuple[str, str]]:
+def culprit_facts(culprit: Culprit) -> list[tuple[str, str]]:
     """Return labels and texts: where it is, what is wrong there, by how much, why, and the line."""
-    kind = next((own for begin, own in OF_CAUSES.items() if one["cause"].startswith(begin)), one["kind"])
-    labelled = [(say("step.where"), _place(one)), (say("step.what"), word("step_kind", kind))]
-    if as_float(one["factor"]):
-        labelled.append((say("step.off"), _off(one["factor"])))
-    if one["cause"]:
-        sureness = word("sureness", one["sureness"])
-        labelled.append((say("step.cause"), say("culprit.because", sureness=sureness, cause=_causes(one["cause"]))))
-    if one["facts"]:
-        labelled.append(("", format_facts(one["facts"])))
-    if one["also"]:
-        labelled.append((say("step.also"), _parameters(one["also"])))
-    if one["parameters"]:
-        labelled.append((say("step.parameters"), _parameters(one["parameters"])))
-    if one["inside"]:
-        labelled.append((say("culprit.inside"), function_words(one["inside"])))
-    if one["step"] > 1:
-        labelled.append((say("step.step"), str(one["step"])))
-    if one["change"]:
-        labelled.append((say("step.change"), one["change"]))
-    if one["line"]:
-        labelled.append((say("step.line"), one["line"]))
+    kind = next((own for begin, own in OF_CAUSES.items() if culprit["cause"].startswith(begin)), culprit["kind"])
+    labelled = [(say("step.where"), _place(culprit)), (say("step.what"), word("step_kind", kind))]
+    if as_float(culprit["factor"]):
+        labelled.append((say("step.off"), _off(culprit["factor"])))
+    if culprit["cause"]:
+        sureness = word("sureness", culprit["sureness"])
+        labelled.append((say("step.cause"), say("culprit.because", sureness=sureness, cause=_causes(culprit["cause"]))))
+    if culprit["facts"]:
+        labelled.append(("", format_facts(culprit["facts"])))
+    if culprit["also"]:
+        labelled.append((say("step.also"), _parameters(culprit["also"])))
+    if culprit["parameters"]:
+        labelled.append((say("step.parameters"), _parameters(culprit["parameters"])))
+    if culprit["inside"]:
+        labelled.append((say("culprit.inside"), function_words(culprit["inside"])))
+    if culprit["step"] > 1:
+        labelled.append((say("step.step"), str(culprit["step"])))
+    if culprit["change"]:
+        labelled.append((say("step.change"), culprit["change"]))
+    if culprit["line"]:
+        labelled.append((say("step.line"), culprit["line"]))
     return labelled
 
 
 def _parameters(names: Sequence[str]) -> str:
     """The first of them, and how many there are where that is not seen."""
     folded = fold_names(names)
-    shown = first_few(folded)
-    return shown if shown == ", ".join(names) else say("step.of_all", names=shown, count=len(names))
+    shown = few(folded)
+    return shown if shown == listed(names) else say("step.of_all", names=shown, count=len(names))
 
 
 def _causes(causes: str) -> str:
-    """In words: of this table, or of the rule about a setting."""
+    """Name causes in words: of this table, or of the rule about a setting."""
     effects = {rule.id: rule.effect for rule in pitfalls()}
-    return "; ".join(effects.get(one) or _cause(one) for one in causes.split(" + "))
+    return listed([effects.get(one) or _cause(one) for one in causes.split(" + ")], "; ")
 
 
 def _cause(one: str) -> str:
@@ -117,17 +118,17 @@ def _cause(one: str) -> str:
     return word("cause", one) if own == one else own
 
 
-def _place(one: Culprit) -> str:
-    classes = f" ({one['candidate_class']})" if one["candidate_class"] else ""
-    if one["part"] == "layer" and not one["candidate"] and one["reference"]:
-        return say("step.lacking", name=one["reference"], kind=one["reference_class"])
-    name = one["candidate"] or say("step.model")
-    if one["part"] == "layer":
+def _place(culprit: Culprit) -> str:
+    classes = f" ({culprit['candidate_class']})" if culprit["candidate_class"] else ""
+    if culprit["part"] == "layer" and not culprit["candidate"] and culprit["reference"]:
+        return say("step.lacking", name=culprit["reference"], kind=culprit["reference_class"])
+    name = culprit["candidate"] or say("step.model")
+    if culprit["part"] == "layer":
         return f"{name}{classes}"
-    if one["part"] == "code":
-        near = say("step.near", layer=one["near"]) if one["near"] else ""
+    if culprit["part"] == "code":
+        near = say("step.near", layer=culprit["near"]) if culprit["near"] else ""
         return say("step.code", name=name, classes=classes) + near
-    return word("faulty_part", one["part"])
+    return word("faulty_part", culprit["part"])
 
 
 def _off(factor: Any) -> str:
@@ -136,12 +137,8 @@ def _off(factor: Any) -> str:
 
 
 def _losses(losses: Sequence[dict[str, Any]], title: str) -> Table:
-    columns = (
-        Column(say("step.step"), "number"),
-        Column(say("word.reference"), "number"),
-        Column(say("word.candidate"), "number"),
-        Column(say("step.alone"), "number"),
-        Column(say("step.limit"), "number"),
+    columns = table_columns(
+        "step.step:number word.reference:number word.candidate:number step.alone:number step.limit:number"
     )
     keys = ("reference", "candidate", "alone")
     rows = [
@@ -151,12 +148,7 @@ def _losses(losses: Sequence[dict[str, Any]], title: str) -> Table:
 
 
 def _layers(layers: Sequence[dict[str, Any]]) -> Table:
-    columns = (
-        Column(say("word.reference"), "path"),
-        Column(say("word.candidate"), "path"),
-        Column(say("step.forth"), "number"),
-        Column(say("step.back"), "number"),
-    )
+    columns = table_columns("word.reference:path word.candidate:path step.forth:number step.back:number")
     rows = []
     for one in layers:
         figures = [one[key] for key in ("forward", "backward")]
@@ -180,13 +172,9 @@ def _run_tables(document: dict[str, Any], *, show_all: bool) -> Iterator[Table]:
 
 def _apart(parameters: Sequence[dict[str, Any]], *, show_all: bool) -> Table:
     """All parameters as one vector, and each with `show_all`; sizes over that of the reference's update."""
-    columns = (
-        Column(say("word.candidate"), "path"),
-        Column(say("step.by_gradients"), "number"),
-        Column(say("step.by_optimizer"), "number"),
-        Column(say("step.by_both"), "number"),
-        Column(say("step.reference_at_zero"), "number"),
-        Column(say("step.candidate_at_zero"), "number"),
+    columns = table_columns(
+        "word.candidate:path step.by_gradients:number step.by_optimizer:number step.by_both:number "
+        "step.reference_at_zero:number step.candidate_at_zero:number"
     )
     listed = parameters if show_all and len(parameters) > 1 else ()
     rows = [_parted(say("step.all_parameters"), parameters), *(_parted(one["candidate"], [one]) for one in listed)]
@@ -194,11 +182,11 @@ def _apart(parameters: Sequence[dict[str, Any]], *, show_all: bool) -> Table:
 
 
 def _parted(name: str, parameters: Sequence[dict[str, Any]]) -> Row:
-    still = [[one["at_rate_zero"][side] for one in parameters] for side in range(2)]
-    sizes = [[one[key] for one in parameters] for key in ("by_gradients", "by_optimizer", "whole")]
-    update = _together([one["update"] for one in parameters])
-    shares = (_together(one) for one in (*sizes, *still))
-    return Row((name, *(NONE if one is None or not update else format_number(one / update, 2) for one in shares)))
+    still = [[parameter["at_rate_zero"][side] for parameter in parameters] for side in range(2)]
+    sizes = [[parameter[key] for parameter in parameters] for key in ("by_gradients", "by_optimizer", "whole")]
+    update = _together([parameter["update"] for parameter in parameters])
+    shares = (_together(values) for values in (*sizes, *still))
+    return Row((name, *(NONE if share is None or not update else format_number(share / update, 2) for share in shares)))
 
 
 def _together(sizes: Sequence[Any]) -> float | None:
@@ -207,12 +195,8 @@ def _together(sizes: Sequence[Any]) -> float | None:
 
 
 def _free(steps: Sequence[dict[str, Any]]) -> Table:
-    columns = (
-        Column(say("step.step"), "number"),
-        Column(say("step.own_loss"), "number"),
-        Column(say("step.apart"), "number"),
-        Column(say("step.rounding"), "number"),
-        Column(say("step.single"), "number"),
+    columns = table_columns(
+        "step.step:number step.own_loss:number step.apart:number step.rounding:number step.single:number"
     )
     keys = ("apart", "noise", "single_steps")
     rows = [
@@ -223,16 +207,9 @@ def _free(steps: Sequence[dict[str, Any]]) -> Table:
 
 
 def _moments(moments: Sequence[dict[str, Any]]) -> Table:
-    columns = (
-        Column(say("word.candidate"), "path"),
-        Column(say("step.moments_of")),
-        Column(say("step.outcome")),
-        Column(say("step.scale"), "number"),
-        Column(say("step.of_limit"), "number"),
-    )
+    columns = table_columns("word.candidate:path step.moments_of step.outcome step.scale:number step.of_limit:number")
     rows = []
-    for name, places in fold_alike((one["candidate"], _likeness(one)) for one in moments):
-        group = [moments[place] for place in places]
+    for name, group in fold_rows(moments, lambda one: (one["candidate"], _likeness(one))):
         first, worst = group[0], max(as_float(one["factor"]) for one in group)
         kinds = " / ".join(dict.fromkeys((first["reference_moment"], first["candidate_moment"])))
         cells = name, kinds, word("step_outcome", first["outcome"]), _number(first["scale"], 4)
@@ -301,11 +278,11 @@ def parameter_tables(document: dict[str, Any], *, show_all: bool) -> list[Block]
     """Show those that are outside their limits by themselves, the worst first; `show_all` shows all of them."""
     parameters = sorted(step_parameters(document), key=_worst_first)
     if not show_all:
-        wrong = [one for one in parameters if one.outcome == "not aligned"]
+        wrong = [parameter for parameter in parameters if parameter.outcome == "not aligned"]
         left = say("step.more", count=len(wrong) - SHORT_TABLE_ROWS) if len(wrong) > SHORT_TABLE_ROWS else ""
         return [_parameter_table(say("step.gradients"), wrong[:SHORT_TABLE_ROWS], left)] if wrong else []
-    listed = [one for one in parameters if not one.agrees]
-    agreeing = [one for one in parameters if one.agrees]
+    listed = [parameter for parameter in parameters if not parameter.agrees]
+    agreeing = [parameter for parameter in parameters if parameter.agrees]
     blocks: list[Block] = [_parameter_table(say("step.gradients"), listed)] if listed else []
     if agreeing:
         title = say("step.agreeing_one" if len(agreeing) == 1 else "step.agreeing", count=len(agreeing))
@@ -350,19 +327,11 @@ def _worst_first(one: StepParameter) -> tuple[int, float]:
 
 
 def _parameter_table(title: str, parameters: Sequence[StepParameter], note: str = "", *, folded: bool = False) -> Table:
-    columns = (
-        Column(say("word.reference"), "path"),
-        Column(say("word.candidate"), "path"),
-        Column(say("step.outcome")),
-        Column(say("step.norms"), "number", wide=True),
-        Column(say("step.limit_share"), "number", wide=True),
-        Column(say("step.gathered"), "number"),
-        Column(say("step.by_itself"), "number"),
-        Column(say("step.updates"), "number", wide=True),
-        Column(say("step.update"), "number"),
+    columns = table_columns(
+        "word.reference:path word.candidate:path step.outcome step.norms:number:wide step.limit_share:number:wide "
+        "step.gathered:number step.by_itself:number step.updates:number:wide step.update:number"
     )
-    alike = fold_alike((one.reference, (one.outcome, one.agrees, one.wrong)) for one in parameters)
-    groups = [(name, [parameters[place] for place in places]) for name, places in alike]
+    groups = fold_rows(parameters, lambda one: (one.reference, (one.outcome, one.agrees, one.wrong)))
     notes = [note, say("step.largest") if len(groups) < len(parameters) else ""]
     rows = tuple(_parameter_row(name, group) for name, group in groups)
     return Table(title, columns, rows, " ".join(filter(None, notes)), folded=folded)
@@ -372,14 +341,14 @@ def _parameter_row(name: str, group: Sequence[StepParameter]) -> Row:
     outcome = group[0].outcome
     cells = (
         name + (f" ({len(group)})" if len(group) > 1 else ""),
-        fold_alike((one.candidate, None) for one in group)[0][0],
+        fold_alike((parameter.candidate, None) for parameter in group)[0][0],
         word("step_outcome", outcome),
-        _both(one.gradients for one in group),
-        _largest(one.may_differ for one in group),
-        _largest(one.gathered for one in group),
-        _largest(one.alone for one in group),
-        _both(one.updates for one in group),
-        _largest(one.update_factor for one in group),
+        _both(parameter.gradients for parameter in group),
+        _largest(parameter.may_differ for parameter in group),
+        _largest(parameter.gathered for parameter in group),
+        _largest(parameter.alone for parameter in group),
+        _both(parameter.updates for parameter in group),
+        _largest(parameter.update_factor for parameter in group),
     )
     return Row(cells, "bad" if group[0].wrong else TONES[outcome])
 
@@ -449,18 +418,12 @@ def _sides(document: dict[str, Any]) -> Facts:
 
 
 def _update_table(tensors: Sequence[Tensor], *, show_all: bool) -> Table:
-    columns = (
-        Column(say("updates.tensor"), "path"),
-        Column(say("updates.outcome")),
-        Column(say("updates.reference_moved"), "number"),
-        Column(say("updates.candidate_moved"), "number"),
-        Column(say("updates.relative"), "number"),
-        Column(say("updates.limit"), "number", wide=True),
-        Column(say("updates.factor"), "number"),
-        Column(say("updates.decay"), "number"),
+    columns = table_columns(
+        "updates.tensor:path updates.outcome updates.reference_moved:number updates.candidate_moved:number "
+        "updates.relative:number updates.limit:number:wide updates.factor:number updates.decay:number"
     )
-    alike = fold_alike((_name(one), (one["outcome"], one["note"])) for one in tensors)
-    groups = [(_name(one), [one]) for one in tensors] if show_all else [(n, [tensors[i] for i in p]) for n, p in alike]
+    alike = fold_rows(tensors, lambda one: (renamed(one), (one["outcome"], one["note"])))
+    groups = [(renamed(one), [one]) for one in tensors] if show_all else alike
     shown = groups if show_all else groups[:TABLE_ROWS]
     hidden = [say("updates.more_rows", count=len(groups) - len(shown))] if len(groups) > len(shown) else []
     rows = tuple(_update_row(name, group) for name, group in shown)
@@ -488,11 +451,6 @@ def _worst(group: Sequence[Tensor], figure: str, choose: Callable[[list[float]],
     return format_number(choose(known)) if known else ""
 
 
-def _name(tensor: Tensor) -> str:
-    ours, theirs = tensor["reference"], tensor["candidate"]
-    return str(ours) if ours == theirs else f"{ours} -> {theirs}"
-
-
 # What one training step did to each parameter, shown: those that it does not train, and why.
 
 FINE = ("trained", "frozen", "without influence")
@@ -509,9 +467,9 @@ def params_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[B
 
 
 def _side(side: dict[str, Any], *, show_all: bool) -> list[Block]:
-    rows = [one for one in side["parameters"] if show_all or one["state"] not in FINE]
-    counts = {state: sum(one["state"] == state for one in side["parameters"]) for state in FINE}
-    moved = sum(one["moved"] > 0.0 for one in side["buffers"])
+    rows = [parameter for parameter in side["parameters"] if show_all or parameter["state"] not in FINE]
+    counts = {state: sum(parameter["state"] == state for parameter in side["parameters"]) for state in FINE}
+    moved = sum(buffer["moved"] > 0.0 for buffer in side["buffers"])
     facts = (
         (say("params.loss"), say("params.unknown") if side["loss"] is None else format_number(side["loss"], 6)),
         (say("params.trained"), say("params.of", part=counts["trained"], whole=len(side["parameters"]))),
@@ -519,31 +477,26 @@ def _side(side: dict[str, Any], *, show_all: bool) -> list[Block]:
         *([(say("params.idle"), format_number(counts["without influence"]))] if counts["without influence"] else []),
         (say("params.buffers"), say("params.of", part=moved, whole=len(side["buffers"]))),
     )
-    wrong = any(one["state"] not in FINE for one in side["parameters"])
+    wrong = any(parameter["state"] not in FINE for parameter in side["parameters"])
     blocks: list[Block] = [Facts(side["label"], facts, "bad" if wrong else "good")]
     if rows:
         blocks.append(_trained_table(say("params.title", side=side["label"]), rows, show_all=show_all))
     if show_all and side["buffers"]:
-        columns = Column(say("params.buffer"), "path"), Column(say("params.moved"), "number")
-        buffers = tuple(Row((one["name"], format_number(one["moved"]))) for one in side["buffers"])
+        columns = table_columns("params.buffer:path params.moved:number")
+        buffers = tuple(Row((buffer["name"], format_number(buffer["moved"]))) for buffer in side["buffers"])
         blocks.append(Table(say("params.buffers_of", side=side["label"]), columns, buffers))
     return blocks
 
 
 def _trained_table(title: str, rows: Sequence[dict[str, Any]], *, show_all: bool) -> Table:
     """One row a parameter, or a row for those of repeated blocks that are alike."""
-    columns = (
-        Column(say("params.parameter"), "path"),
-        Column(say("params.state")),
-        Column(say("params.gradient"), "number"),
-        Column(say("params.moved"), "number"),
-        Column(say("params.reason"), "words"),
+    columns = table_columns(
+        "params.parameter:path params.state params.gradient:number params.moved:number params.reason:words"
     )
     if show_all:
         groups = [(one["name"], [one]) for one in rows]
     else:
-        alike = ((one["name"], (one["state"], one["reason"])) for one in rows)
-        groups = [(name, [rows[place] for place in places]) for name, places in fold_alike(alike)]
+        groups = fold_rows(rows, lambda one: (one["name"], (one["state"], one["reason"])))
     return Table(title, columns, tuple(_trained_row(name, group) for name, group in groups))
 
 
@@ -558,18 +511,12 @@ def _trained_row(name: str, group: Sequence[dict[str, Any]]) -> Row:
 
 
 def _unlike(pairs: Sequence[dict[str, Any]]) -> Table:
-    columns = (
-        Column(say("word.reference"), "path"),
-        Column(say("params.state")),
-        Column(say("word.candidate"), "path"),
-        Column(say("params.state")),
-        Column(say("params.reason"), "words"),
-    )
+    columns = table_columns("word.reference:path params.state word.candidate:path params.state params.reason:words")
     keys = ("reference_state", "candidate_state", "reason")
     rows = []
-    for name, places in fold_alike((one["reference"], tuple(one[key] for key in keys)) for one in pairs):
-        first = pairs[places[0]]
-        other = fold_alike((pairs[place]["candidate"], None) for place in places)[0][0]
+    for name, group in fold_rows(pairs, lambda one: (one["reference"], tuple(one[key] for key in keys))):
+        first = group[0]
+        other = fold_alike((one["candidate"], None) for one in group)[0][0]
         states = [word("parameter_state", first[key]) for key in keys[:2]]
         rows.append(Row((name, states[0], other, states[1], first["reason"]), "bad"))
     return Table(say("params.unlike"), columns, tuple(rows))
@@ -577,11 +524,6 @@ def _unlike(pairs: Sequence[dict[str, Any]]) -> Table:
 
 def _asked(rows: Sequence[dict[str, Any]]) -> Table:
     """The parameters of the numbers that torch's DistributedDataParallel reports."""
-    columns = (
-        Column(say("params.number"), "number"),
-        Column(say("params.parameter"), "path"),
-        Column(say("params.state")),
-        Column(say("params.reason"), "words"),
-    )
+    columns = table_columns("params.number:number params.parameter:path params.state params.reason:words")
     cells = ((str(one["ddp_index"]), one["name"], word("parameter_state", one["state"]), one["reason"]) for one in rows)
     return Table(say("params.asked"), columns, tuple(Row(one) for one in cells))

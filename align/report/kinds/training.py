@@ -1,10 +1,10 @@
-"""The first NaN, Inf or explosion of a training, shown: what was found, why, what to write, the figures before."""
+"""What happens in a training, shown: the first NaN, Inf or explosion, records of whole trainings."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from align.names.fold_names import fold_alike
+from align.names.user_rules import fold_alike
 from align.report.blocks import (
     TONES,
     Block,
@@ -15,12 +15,13 @@ from align.report.blocks import (
     Table,
     as_float,
     findings_blocks,
-    format_bytes,
     format_number,
     format_percentage,
     format_shape,
+    table_columns,
     verdict_block,
 )
+from align.report.thresholds import DEPARTURES_SHOWN
 from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
@@ -84,18 +85,18 @@ def _before(steps: Sequence[int], rows: Sequence[dict[str, Any]]) -> Table:
         Column(say("nonfinite.operator")),
         *(Column(say("nonfinite.step", step=step), "number") for step in steps),
     )
-    made = tuple(
+    table_rows = tuple(
         Row(
             (
-                one["layer"] or say("nonfinite.outside"),
-                one["operator"],
-                *("" if rms is None else format_number(rms) for rms in one["rms"]),
+                row["layer"] or say("nonfinite.outside"),
+                row["operator"],
+                *("" if rms is None else format_number(rms) for rms in row["rms"]),
             ),
             "bad" if place == len(rows) - 1 else "plain",
         )
-        for place, one in enumerate(rows)
+        for place, row in enumerate(rows)
     )
-    return Table(say("nonfinite.before"), columns, made)
+    return Table(say("nonfinite.before"), columns, table_rows)
 
 
 def _near(rows: Sequence[dict[str, Any]]) -> Table:
@@ -106,20 +107,20 @@ def _near(rows: Sequence[dict[str, Any]]) -> Table:
         Column(say("nonfinite.largest"), "number"),
         Column(say("nonfinite.better"), "number"),
     )
-    made = tuple(
+    table_rows = tuple(
         Row(
             (
-                one["layer"] or say("nonfinite.outside"),
-                one["operator"],
-                word("nonfinite_direction", one["direction"]),
-                format_number(one["largest"]),
-                "" if one["better_scale"] is None else format_number(one["better_scale"]),
+                row["layer"] or say("nonfinite.outside"),
+                row["operator"],
+                word("nonfinite_direction", row["direction"]),
+                format_number(row["largest"]),
+                "" if row["better_scale"] is None else format_number(row["better_scale"]),
             ),
             "quiet",
         )
-        for one in rows
+        for row in rows
     )
-    return Table(say("nonfinite.near"), columns, made)
+    return Table(say("nonfinite.near"), columns, table_rows)
 
 
 # The layers that move the loss of a training where they compute otherwise.
@@ -270,13 +271,13 @@ def _rows(parts: Sequence[dict[str, Any]]) -> list[Row]:
     return [
         Row(
             (
-                word("step_parts", one["part"]),
-                format_number(one["tensors"]),
-                format_number(one["differing"]),
+                word("step_parts", part["part"]),
+                format_number(part["tensors"]),
+                format_number(part["differing"]),
             ),
-            "bad" if one["differing"] else "good",
+            "bad" if part["differing"] else "good",
         )
-        for one in parts
+        for part in parts
     ]
 
 
@@ -323,31 +324,32 @@ def _table(rows: Sequence[Parameter], *, show_all: bool) -> Table:
     return Table(title, columns, tuple(_row(name, own) for name, own in groups), say("initial.note"))
 
 
-def _row(name: str, own: Sequence[Parameter]) -> Row:
-    first = own[0]
-    known = [one["statistic"] for one in own if one["statistic"] is not None]
+def _row(name: str, parameters: Sequence[Parameter]) -> Row:
+    first = parameters[0]
+    known = [parameter["statistic"] for parameter in parameters if parameter["statistic"] is not None]
     outcome = word("initial_outcome", first["outcome"])
     cells = (
-        name if len(own) == 1 else say("initial.several", name=name, count=len(own)),
+        name if len(parameters) == 1 else say("initial.several", name=name, count=len(parameters)),
         _drawn(first, "reference"),
         _drawn(first, "candidate"),
         format_number(max(known)) if known else "",
-        f"{outcome}: {first['note']}" if first["note"] else outcome,
+        say("word.labelled", label=outcome, text=first["note"]) if first["note"] else outcome,
     )
     return Row(cells, "quiet" if first["outcome"] == "same" else "bad")
 
 
 def _drawn(parameter: Parameter, side: str) -> str:
     """`uniform 0.05 (He uniform: sqrt(6/fan_in), a = 0)`."""
-    own = parameter[f"{side}_values"]
-    family = word("initial_family", own["family"])
-    text = family if own["scale"] is None else f"{family} {format_number(float(own['scale']))}"
-    if own["scheme"]:
-        text += f" ({own['scheme']}: {own['formula']})"
-    elif own["scale"] is None and own["family"] in ("fixed", "other"):
-        text += say("initial.moments", mean=format_number(own["mean"]), std=format_number(own["std"]))
-    share = format_percentage(round(own["held"] * PER_MILLE), PER_MILLE)
-    return text + (say("initial.held", share=share) if own["held"] else "")
+    values = parameter[f"{side}_values"]
+    family = word("initial_family", values["family"])
+    text = family if values["scale"] is None else f"{family} {format_number(float(values['scale']))}"
+    if values["scheme"]:
+        scheme = say("word.labelled", label=values["scheme"], text=values["formula"])
+        text = say("word.in_brackets", text=text, more=scheme)
+    elif values["scale"] is None and values["family"] in ("fixed", "other"):
+        text += say("initial.moments", mean=format_number(values["mean"]), std=format_number(values["std"]))
+    share = format_percentage(round(values["held"] * PER_MILLE), PER_MILLE)
+    return text + (say("initial.held", share=share) if values["held"] else "")
 
 
 def _help(rows: Sequence[Parameter]) -> tuple[str, ...]:
@@ -362,31 +364,130 @@ def _name(parameter: Parameter) -> str:
     return str(ours) if ours == theirs else f"{ours} -> {theirs}"
 
 
-# Memory of a process over time, shown: the growth with its interval, and whether it leaks.
-
-MEGABYTE = 1e6  # format: unit of what is shown
+# The ranks of one training, shown: a row each, then what is at fault.
 
 
-def memory_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:  # noqa: ARG001 - as all kinds
-    """Show a `mindalign.memory` document."""
-    verdict = document["verdict"]
-    outcome = word("memory_outcome", verdict["outcome"])
-    closing = Lines("", (say("memory.line", outcome=outcome, reason=verdict["reason"]),), TONES[verdict["outcome"]])
-    return [Facts(say("memory.title", pid=document["pid"]), tuple(_facts(document))), closing]
+def ranks_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:  # noqa: ARG001 - all is shown
+    """Show a `mindalign.ranks` document."""
+    columns = (
+        Column(say("ranks.rank"), "path"),
+        *(Column(say(f"ranks.{name}"), "number") for name in ("samples", "loss", "started", "given", "ended")),
+    )
+    rows = tuple(
+        Row((row["folder"], *(format_number(row[name]) for name in ("samples", "loss", "started", "given", "ended"))))
+        for row in document["ranks"]
+    )
+    table = Table(say("ranks.title"), columns, rows, say("ranks.note"))
+    return [table, *findings_blocks(document["findings"]), verdict_block(document["verdict"])]
 
 
-def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
-    seconds, trend = document["seconds"], document["trend"]
-    spent = seconds[-1] if seconds else 0
-    facts = {"processes": document["processes"], "ended": document["ended"]}
-    followed = say("memory.followed_for", seconds=spent, count=len(seconds), **facts)
-    shown = [(say("memory.command"), document["command"]), (say("memory.followed"), followed)]
-    if trend is None:
-        return shown
-    ends = {name: format_bytes(round(trend[name])) for name in ("first", "last")}
-    sizes = {name: trend[name] / MEGABYTE for name in ("growth", "low", "high", "noise")}
-    return [
-        *shown,
-        (say("memory.resident"), say("memory.from_to", **ends)),
-        (say("memory.growth"), say("memory.growth_of", **sizes)),
+# Samples of a batch, shown one by one: those that differ, or all.
+
+
+def samples_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
+    """Show a `mindalign.samples` document; `show_all` lists samples that agree too."""
+    rows = [row for row in document["samples"] if show_all or row["outcome"] != "aligned"]
+    hidden = len(document["samples"]) - len(rows)
+    note = say("samples.hidden", count=hidden) if hidden else ""
+    blocks: list[Block] = [_samples_table(rows, note)] if rows else []
+    return [*blocks, *findings_blocks(document["findings"]), verdict_block(document["verdict"])]
+
+
+def _samples_table(rows: Sequence[dict[str, Any]], note: str) -> Table:
+    columns = table_columns(
+        "samples.sample:number samples.reference:number samples.candidate:number samples.factor:number "
+        "samples.parameter:path samples.differing:number samples.counts:number samples.outcome:words"
+    )
+    return Table(say("samples.title"), columns, tuple(map(_sample_row, rows)), note)
+
+
+def _sample_row(row: dict[str, Any]) -> Row:
+    mine, theirs = row["reference_share"], row["candidate_share"]
+    counts = say("samples.times", factor=theirs / mine) if mine and theirs is not None else ""
+    cells = (
+        *(format_number(row[name]) for name in ("sample", "reference_loss", "candidate_loss", "factor")),
+        row["candidate"],
+        say("samples.of", part=row["differing"], whole=row["compared"]),
+        counts,
+        word("step_outcome", row["outcome"]),
+    )
+    return Row(cells, "bad" if row["outcome"] == "not aligned" else "quiet")
+
+
+# Records of whole trainings, shown: what departs first, in which order, and one record by itself.
+
+
+def watch_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
+    """Show a `mindalign.watch` document."""
+    departures = document["departures"] if show_all else document["departures"][:DEPARTURES_SHOWN]
+    blocks: list[Block] = []
+    if departures:
+        columns = table_columns(
+            "watch_view.step:number watch_view.what:words watch_view.name:path watch_view.reference:number "
+            "watch_view.candidate:number watch_view.ratio:number watch_view.way:words"
+        )
+        hidden = document["departed"] > len(departures)
+        note = say("watch_view.more", count=document["departed"], shown=len(document["departures"])) if hidden else ""
+        blocks.append(Table(say("watch_view.title"), columns, tuple(map(_departure_row, departures)), note))
+    if document["next_steps"]:
+        blocks.append(Lines(say("watch_view.next"), tuple(document["next_steps"])))
+    compared = say(
+        "watch_view.compared_text",
+        steps=len(document["steps"]),
+        layers=document["layers"],
+        parameters=document["parameters"],
+    )
+    facts = ((say("watch_view.compared"), compared), (say("watch_view.level"), document["level"]))
+    title = f"{document['reference']}, {document['candidate']}"
+    return [*blocks, *findings_blocks(document["findings"]), Facts(title, facts), verdict_block(document["verdict"])]
+
+
+def _departure_row(row: dict[str, Any]) -> Row:
+    figures = (*row["values"], row["ratio"])
+    cells = (
+        format_number(row["step"]),
+        word("watch_quantity", row["quantity"]),
+        row["name"] or say("watch_view.model" if row["quantity"] == "output" else "watch_view.whole"),
+        *("" if value is None else format_number(float(value)) for value in figures),
+        word("watch_way", row["way"]),
+    )
+    return Row(cells, "bad")
+
+
+def watched_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
+    """Show a `mindalign.watched` document."""
+    steps = {"first": document["first_step"], "last": document["last_step"], "every": document["every"]}
+    first, last = map(float, document["losses"])
+    facts = [
+        (say("watch_view.framework"), document["framework"]),
+        (say("watch_view.steps"), say("watch_view.steps_text", count=document["steps"], **steps)),
+        (say("watch_view.sessions"), format_number(len(document["sessions"]))),
+        (say("watch_view.skipped"), format_number(document["skipped"])),
     ]
+    if first == first:  # NaN for a record without losses
+        facts.insert(2, (say("watch_view.loss"), say("watch_view.loss_text", first=first, last=last)))
+    trends: Sequence[dict[str, Any]] = document["trends"] if show_all else document["trends"][:DEPARTURES_SHOWN]
+    columns = table_columns(
+        "watch_view.name:path watch_view.figure:words watch_view.column_first:number watch_view.column_last:number "
+        "watch_view.ratio:number watch_view.column_largest:number watch_view.column_nonfinite:number"
+    )
+    rows = tuple(map(_trend_row, trends))
+    hidden = len(document["trends"]) - len(rows)
+    note = say("watch_view.trends_hidden", count=hidden) if hidden else ""
+    table = Table(say("watch_view.trends"), columns, rows, note)
+    return [
+        table,
+        Facts(f"{document['folder']} ({document['label']})", tuple(facts)),
+        Lines("", (say("watch_verdict.shown"),)),
+    ]
+
+
+def _trend_row(row: dict[str, Any]) -> Row:
+    figures = (row["first"], row["last"], row["growth"], row["largest"])
+    cells = (
+        row["name"] or say("watch_view.model"),
+        word("watch_figure", row["figure"]),
+        *("" if value is None else format_number(float(value)) for value in figures),
+        format_number(row["nonfinite"]) if row["nonfinite"] else "",
+    )
+    return Row(cells, "bad" if row["nonfinite"] else "plain")

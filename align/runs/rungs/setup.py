@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 from align.core.json_data import kept_sentence
 from align.lint.examine_environment import environment_facts
+from align.runs.read_settings import file_or_function, path_if_there
 from align.runs.rung import (
-    Command,
+    Call,
     Culprit,
     Judgement,
+    Made,
     Missing,
     Plan,
     Rung,
+    capture_call,
     checkpoints,
     exported_sides,
     first_missing,
     judged_by_verdict,
+    lint_call,
     map_file,
-    models,
     setting_culprit,
-    shown,
-    shown_side,
+    sides,
     source,
+    typed,
 )
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,16 +39,26 @@ if TYPE_CHECKING:
 
 
 def _plan_environment(_project: Project, run: Path) -> Plan:
-    return Plan("doctor", (("doctor", "--run", shown(run)),), environment_facts())
+    return Plan("doctor", (Call("doctor", _examine_environment, {}, typed(run)),), environment_facts())
+
+
+def _examine_environment() -> Made:
+    from align.lint.examine_environment import examine_environment
+
+    return Made(examine_environment(), {})
 
 
 def _judge_environment(document: Mapping[str, Any]) -> Judgement:
     """Errors are at fault; warnings fail nothing, and are said."""
-    errors = [one for one in document["findings"] if one["severity"] == "error"]
+    errors = [finding for finding in document["findings"] if finding["severity"] == "error"]
     judged = judged_by_verdict(
-        document, tuple(Culprit(one["subject"], kept_sentence(one, "message")) for one in errors)
+        document, tuple(Culprit(finding["subject"], kept_sentence(finding, "message")) for finding in errors)
     )
-    warnings = [f"{one['subject']}: {one['message']}" for one in document["findings"] if one["severity"] == "warning"]
+    warnings = [
+        f"{finding['subject']}: {finding['message']}"
+        for finding in document["findings"]
+        if finding["severity"] == "warning"
+    ]
     return (
         replace(judged, reason=sentence("ladder.warnings", reason=judged.reason, warnings=warnings))
         if warnings
@@ -72,8 +86,7 @@ def _plan_settings(project: Project, run: Path) -> Plan | Missing:
         return Missing(sentence("ladder.no_live_layers", sides=exported))
     read = {"reference": str(project.reference.model), "candidate": str(project.candidate.model)}
     chosen = map_file(project, run)
-    command = ("lint", *models(project), "--map", shown(chosen), "--run", shown(run))
-    return Plan("lint", (command,), {**read, "map": chosen})
+    return Plan("lint", (lint_call(sides(project), chosen, run),), {**read, "map": chosen})
 
 
 def _judge_settings(document: Mapping[str, Any]) -> Judgement:
@@ -94,45 +107,58 @@ SETTINGS = Rung(
 
 # Every parameter of both sides paired, or left out with a reason: `align map`.
 
-LAYER_LACKS = "unmatched_reason.layer_lacks"
-UNREGISTERED = ("map_warning.unregistered", "map_warning.unregistered_tensor")
-
 
 def _plan_parameters(project: Project, run: Path) -> Plan | Missing:
     """Make a map; the one that the project file names is held against both sides."""
     if missing := first_missing(project, "reference model", "candidate model"):
         return missing
     read: dict[str, Path | str] = {"reference": str(project.reference.model), "candidate": str(project.candidate.model)}
-    here = ["--run", shown(run)]
     if project.map:
-        command = ("map", *models(project), "--check", shown(project.map), *here)
-        return Plan("check", (command,), {**read, "map": project.map})
-    made = map_file(project, run)
-    explaining = ("lint", *models(project), "--map", shown(made), "--json")
+        call = Call("map", _check_map, {**sides(project), "check": typed(project.map)}, typed(run))
+        return Plan("check", (call,), {**read, "map": project.map})
+    written_map, given = map_file(project, run), sides(project)
     if project.inputs and not exported_sides(project):  # where names leave something open, both models are run
-        here = ["--inputs", source(project.inputs), "--trial-if-open", *here]
+        given |= {"inputs": source(project.inputs), "trial_if_open": True}
         read |= {"inputs": project.inputs}
-    return Plan("map", (("map", *models(project), *here),), read, (made,), explaining)
+    call = Call("map", partial(_map_parameters, typed(written_map)), given, typed(run))
+    return Plan("map", (call,), read, (written_map,), lint_call(sides(project), written_map, None))
+
+
+def _check_map(reference: str, candidate: str, check: Path) -> Made:
+    from align.names.map_parameters import check_name_map
+
+    made_from = {"reference": path_if_there(reference), "candidate": path_if_there(candidate), "map": check}
+    return Made(check_name_map(reference, candidate, check), made_from)
+
+
+def _map_parameters(
+    written_map: Path, /, reference: str, candidate: str, inputs: str | None = None, *, trial_if_open: bool = False
+) -> Made:
+    from align.names.map_parameters import map_parameters
+
+    trial: bool | Literal["open"] = "open" if trial_if_open else False
+    result = map_parameters(reference, candidate, inputs=inputs, out=written_map, trial=trial)
+    made_from = {"reference": path_if_there(reference), "candidate": path_if_there(candidate)}
+    given = {"inputs": file_or_function(inputs)} if inputs else {}
+    return Made(result, made_from | given, (say("told.map_file", path=written_map),))
 
 
 def _judge_parameters(document: Mapping[str, Any]) -> Judgement:
     if "faults" in document:
         faults = [Culprit(fault["subject"], kept_sentence(fault, "message")) for fault in document["faults"]]
         return judged_by_verdict(document, tuple(faults))
-    unseen = [one["facts"] for one in document.get("warnings_from", ()) if one and one["key"] in UNREGISTERED]
-    if unseen:
+    if unseen := document.get("unregistered"):
         return judged_by_verdict(document, tuple(map(_unregistered, unseen)))
     found = document["name_map"]
     open_names = [Culprit(name) for group in found["ambiguous"] for name in group["sources"]]
     return judged_by_verdict(document, (*map(_unmatched, found["unmatched"]), *open_names))
 
 
-def _unmatched(one: Mapping[str, Any]) -> Culprit:
+def _unmatched(parameter: Mapping[str, Any]) -> Culprit:
     """A parameter without a counterpart; where a layer of the port lacks it, that layer is at fault."""
-    origin = one.get("reason_from") or {}
-    if one["side"] == "source" and origin.get("key") == LAYER_LACKS:
-        return Culprit(origin["facts"]["layer"], sentence("ladder.layer_lacks", name=one["name"]))
-    return Culprit(one["name"], kept_sentence(one, "reason"))
+    if parameter["side"] == "source" and parameter.get("lacking_layer"):
+        return Culprit(parameter["lacking_layer"], sentence("ladder.layer_lacks", name=parameter["name"]))
+    return Culprit(parameter["name"], kept_sentence(parameter, "reason"))
 
 
 def _explain(culprits: tuple[Culprit, ...], document: Mapping[str, Any]) -> tuple[Culprit, ...]:
@@ -144,7 +170,7 @@ def _explain(culprits: tuple[Culprit, ...], document: Mapping[str, Any]) -> tupl
 
 
 def _unregistered(facts: Mapping[str, Any]) -> Culprit:
-    if "container" in facts:
+    if facts["container"]:
         cause = sentence("ladder.unregistered", framework=facts["framework"], container=facts["container"])
     else:
         cause = sentence("ladder.unregistered_tensor", framework=facts["framework"])
@@ -175,30 +201,35 @@ def _plan_weights(project: Project, run: Path) -> Plan | Missing:
             first_missing(project, "reference model") or first_missing(project, "reference checkpoint") or Missing("")
         )
     chosen = map_file(project, run)
-    commands: list[Command] = []
+    captures: tuple[Call, ...] = ()
     read: dict[str, Path | str] = {"map": chosen}
     if project.reference.checkpoint:
         read["reference checkpoint"] = reference
     else:
-        model, inputs = str(project.reference.model), project.inputs or ""
-        read |= {"reference": model, "inputs": inputs}
-        capture = (
-            "capture",
-            shown_side(model),
-            "--inputs",
-            source(inputs),
-            "--no-noise",
-            "--out",
-            shown(reference.parent),
-        )
-        commands.append(capture)
-    captured = () if project.reference.checkpoint else (reference,)
-    files = [shown(reference), shown(candidate), "--map", shown(chosen)]
+        read |= {"reference": str(project.reference.model), "inputs": project.inputs or ""}
+        captures = (capture_call(project.reference, project.inputs or "", reference.parent, noise=False),)
+    captured = (reference,) if captures else ()
     if project.candidate.checkpoint:
-        compare = ("diff", *files, "--run", shown(run))
-        return Plan("diff", (*commands, compare), {**read, "candidate checkpoint": candidate}, captured)
-    convert = ("convert", *files, "--overwrite", "--run", shown(run))
-    return Plan("convert", (*commands, convert), read, (*captured, candidate))
+        given = {"reference": typed(reference), "candidate": typed(candidate), "map_file": typed(chosen)}
+        compare = Call("diff", _compare_checkpoints, given, typed(run))
+        return Plan("diff", (*captures, compare), {**read, "candidate checkpoint": candidate}, captured)
+    given = {"source": typed(reference), "destination": typed(candidate), "map_file": typed(chosen)}
+    convert = Call("convert", _convert_checkpoint, {**given, "overwrite": True}, typed(run))
+    return Plan("convert", (*captures, convert), read, (*captured, candidate))
+
+
+def _compare_checkpoints(reference: Path, candidate: Path, map_file: Path) -> Made:
+    from align.convert.diff_checkpoints import diff_checkpoints
+
+    made_from = {"reference": reference, "candidate": candidate, "map": map_file}
+    return Made(diff_checkpoints(reference, candidate, name_map=map_file), made_from)
+
+
+def _convert_checkpoint(source: Path, destination: Path, map_file: Path, *, overwrite: bool) -> Made:
+    from align.convert.convert_checkpoint import convert_checkpoint
+
+    record = convert_checkpoint(source, destination, name_map=map_file, overwrite=overwrite)
+    return Made(record, {"source": source, "map": map_file})
 
 
 def _judge_weights(document: Mapping[str, Any]) -> Judgement:
@@ -227,8 +258,15 @@ def _plan_initial(project: Project, run: Path) -> Plan | Missing:
         return missing
     read = {"reference": str(project.reference.model), "candidate": str(project.candidate.model)}
     chosen = map_file(project, run)
-    command = ("initial", *models(project), "--map", shown(chosen), "--run", shown(run))
-    return Plan("initial", (command,), {**read, "map": chosen})
+    given = {**sides(project), "map_file": typed(chosen)}
+    return Plan("initial", (Call("initial", _compare_initial, given, typed(run)),), {**read, "map": chosen})
+
+
+def _compare_initial(reference: str, candidate: str, map_file: Path) -> Made:
+    from align.training.compare_initial_values import compare_initial_values
+
+    made_from = {"reference": reference, "candidate": candidate, "map": map_file}
+    return Made(compare_initial_values(reference, candidate, name_map=map_file), made_from)
 
 
 INITIAL = Rung(
@@ -242,10 +280,4 @@ INITIAL = Rung(
     summary="initial values",
 )
 
-PLUGINS = (
-    ENVIRONMENT,
-    SETTINGS,
-    PARAMETERS,
-    WEIGHTS,
-    INITIAL,
-)
+PLUGINS = (ENVIRONMENT, SETTINGS, PARAMETERS, WEIGHTS, INITIAL)

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from align.checkpoints.open_checkpoint import FilesBeside, array_of_bytes, open_checkpoint, open_tensor, read_json
-from align.core.dtypes import dtype_name
+from align.core.parameters import dtype_name
 from align.core.traces import DumpedTensor, ForeignDump
 from align.errors import DumpError
-from align.traces.dumped_files import FILE, natural_key
+from align.traces.dumped_files import FILE, natural_key, not_known, require_tensors
 from align.traces.thresholds import MOST_DUMPED_FILES, MOST_LISTED_RUNS, RECOGNIZED_BYTES
 from align.words.catalogue import sentence
 
@@ -24,8 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from align.core.checkpoints import StoredTensor
-    from align.core.dtypes import Array
+    from align.core.parameters import Array, StoredTensor
 
 
 _SUFFIXES = (".npy", ".pt")
@@ -51,36 +52,31 @@ class ArraysReader:
 
     def read(self, path: Path) -> ForeignDump:
         """Read the headers."""
-        stored = _of_archive(path) if path.is_file() else _of_folder(path)
-        tensors = tuple(
+        stored = open_checkpoint(path).tensors if path.is_file() else _of_folder(path)
+        tensors = (
             DumpedTensor(order, "output", name, 0, "", "", one.shape, one.dtype, load=one.load)
             for order, (name, one) in enumerate(sorted(stored.items(), key=lambda item: natural_key(item[0])))
         )
-        if not tensors:
-            raise DumpError.of("dump_error.no_tensors", path=path)
+        found = require_tensors(path, tensors)
         left = [*_left_out(path)] if path.is_dir() else []
         notes = (sentence("dump_note.not_arrays", names=left),) if left else ()
-        return ForeignDump(path, "arrays", "", tensors, of_modules=False, notes=notes)
+        return ForeignDump(path, "arrays", "", found, of_modules=False, notes=notes)
 
 
 ARRAYS = ArraysReader()
 
 
-def _of_archive(path: Path) -> dict[str, StoredTensor]:
-    return dict(open_checkpoint(path).tensors)
-
-
 def _of_folder(path: Path) -> dict[str, StoredTensor]:
-    found: dict[str, StoredTensor] = {}
+    tensors: dict[str, StoredTensor] = {}
     beside = FilesBeside(path / "files")
     for file in _files(path, MOST_DUMPED_FILES + 1):
-        if len(found) == MOST_DUMPED_FILES:
+        if len(tensors) == MOST_DUMPED_FILES:
             raise DumpError.of("dump_error.too_many", path=path, most=MOST_DUMPED_FILES)
         location = file.relative_to(path)
         if beside.file(str(location)) is not None:
             name = ".".join(location.with_suffix("").parts)
-            found[name if name not in found else str(location)] = open_tensor(file)  # x.npy and x.pt, a.b and a/b
-    return found
+            tensors[name if name not in tensors else str(location)] = open_tensor(file)  # x.npy and x.pt, a.b and a/b
+    return tensors
 
 
 def _files(path: Path, most: int) -> Iterator[Path]:
@@ -139,10 +135,8 @@ class PolygraphyReader:
             names = [str(run[0]) for run in runs][:MOST_LISTED_RUNS]
             raise DumpError.of("dump_error.several_runners", path=path, count=len(runs), names=names)
         unknown: list[str] = []
-        tensors = tuple(_tensors(path, runs[0][1], unknown))
-        if not tensors:
-            raise DumpError.of("dump_error.no_tensors", path=path)
-        notes = (sentence("dump_note.not_known", tool=self.tried_with, names=sorted(unknown)),) if unknown else ()
+        tensors = require_tensors(path, _tensors(path, runs[0][1], unknown))
+        notes = not_known(self.tried_with, unknown)
         return ForeignDump(path, "polygraphy", "", tensors, of_modules=False, notes=notes)
 
 
@@ -162,40 +156,24 @@ def _tensors(path: Path, iterations: list[Any], unknown: list[str]) -> Iterator[
             if value is None:
                 unknown.append(str(name))
                 continue
-            yield DumpedTensor(
-                order,
-                "output",
-                str(name),
-                call,
-                "",
-                "",
-                value.shape,
-                dtype_name(value.dtype),
-                load=partial(_same, value),
-            )
+            dtype, load = dtype_name(value.dtype), partial(np.asarray, value)
+            yield DumpedTensor(order, "output", str(name), call, "", "", value.shape, dtype, load=load)
             order += 1
 
 
-def _same(value: Array) -> Array:
-    return value
-
-
-def _array(path: Path, name: str, held: Any) -> Array | None:
+def _array(path: Path, name: str, value: Any) -> Array | None:
     """The array inside of the classes that may hold one; None for what is not known."""
     for _ in range(4):
-        if not isinstance(held, dict):
+        if not isinstance(value, dict):
             return None
-        if held.get(_KIND) in ("ndarray", "Tensor") and isinstance(held.get("array"), str):
+        if value.get(_KIND) in ("ndarray", "Tensor") and isinstance(value.get("array"), str):
             try:
-                content = base64.b64decode(held["array"], validate=True)
+                content = base64.b64decode(value["array"], validate=True)
             except ValueError as error:  # of letters beyond ASCII, or binascii.Error
                 raise DumpError.of("dump_error.no_base64", path=path, name=name, reason=error) from error
             return array_of_bytes(path, name, content)
-        held = held.get("values")
+        value = value.get("values")
     return None
 
 
-PLUGINS = (
-    ARRAYS,
-    POLYGRAPHY,
-)
+PLUGINS = (ARRAYS, POLYGRAPHY)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from align.checkpoints.open_checkpoint import FilesBeside, open_tensor, read_json
+from align.core.parameters import paths_around
 from align.core.traces import DumpedTensor, ForeignDump
 from align.errors import AlignError, DumpError
 from align.traces.dumped_files import (
@@ -25,9 +26,11 @@ from align.traces.dumped_files import (
     has_run,
     only_run,
     read_scope,
+    read_text,
+    require_tensors,
     sound_dims,
 )
-from align.traces.thresholds import LONGEST_DUMP_TEXT, MOST_DUMPED_FILES
+from align.traces.thresholds import MOST_DUMPED_FILES
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -75,16 +78,16 @@ class MindSporeDumpReader:
         """Read names and headers of the files of one iteration."""
         folder = only_run(path, _is_run, _FOLDERS)
         files, rows = [*_files(folder)], [*_rows(folder)]
-        known = {_slot(one) for one in files}
-        entries = [*files, *(one for one in rows if _slot(one) not in known)]  # the values of a tensor tell more
-        if not entries:
-            raise DumpError.of("dump_error.no_tensors", path=folder)
-        entries.sort(key=lambda one: one.order)
+        known = {_slot(entry) for entry in files}
+        entries = [*files, *(entry for entry in rows if _slot(entry) not in known)]  # the values of a tensor tell more
+        entries.sort(key=lambda entry: entry.order)
         full_names = {name.replace("/", "_"): name for name in _execution_order(folder)}
-        placed = [(one, read_scope(_full_name(one.name, full_names))) for one in entries]
-        tensors = [replace(one, order=order) for order, one in enumerate(_tensors(placed))]
+        placed = [(entry, read_scope(_with_slashes(entry.name, full_names))) for entry in entries]
+        tensors = require_tensors(
+            folder, (replace(tensor, order=order) for order, tensor in enumerate(_tensors(placed)))
+        )
         notes = (sentence("dump_note.last_operator"), *_overflows(folder, entries))
-        return ForeignDump(folder, "MindSpore Dump", "mindspore", tuple(tensors), notes=notes)
+        return ForeignDump(folder, "MindSpore Dump", "mindspore", tensors, notes=notes)
 
 
 PLUGIN = MindSporeDumpReader()
@@ -106,13 +109,13 @@ def _files(folder: Path) -> Iterator[_Entry]:
     for number, file in enumerate(sorted(folder.glob("*.npy"))):
         if number >= MOST_DUMPED_FILES:
             raise DumpError.of("dump_error.too_many", path=folder, most=MOST_DUMPED_FILES)
-        found = FILE.fullmatch(file.name)
-        if found is None or beside.file(file.name) is None:
+        match = FILE.fullmatch(file.name)
+        if match is None or beside.file(file.name) is None:
             continue
         stored = open_tensor(file)
         tensor = DumpedTensor(0, "output", "", 0, "", "", stored.shape, stored.dtype, load=stored.load)
-        place = int(found["task"]), int(found["stream"])
-        yield _Entry(found["type"], found["name"], found["way"], int(found["slot"]), int(found["time"]), tensor, place)
+        place = int(match["task"]), int(match["stream"])
+        yield _Entry(match["type"], match["name"], match["way"], int(match["slot"]), int(match["time"]), tensor, place)
 
 
 def _rows(folder: Path) -> Iterator[_Entry]:
@@ -124,7 +127,7 @@ def _rows(folder: Path) -> Iterator[_Entry]:
 def _entry(file: Path, number: int, row: dict[str, str]) -> _Entry:
     try:
         shape = sound_dims(file, str(row["Op Name"]), [int(length) for length in re.findall(r"-?[0-9]+", row["Shape"])])
-        told = _counted(figures({name: _number(row.get(column)) for name, column in _COLUMNS.items()}, shape), row)
+        told = _counted(figures({name: row.get(column) for name, column in _COLUMNS.items()}, shape), row)
         digest = f"md5:{row['MD5']}" if row.get("MD5") else ""
         dtype = canonical_dtype(file, row["Data Type"])
         tensor = DumpedTensor(0, "output", "", 0, "", "", shape, dtype, told, digest)
@@ -135,12 +138,12 @@ def _entry(file: Path, number: int, row: dict[str, str]) -> _Entry:
         raise DumpError.of("dump_error.bad_row", path=file, row=number, reason=repr(error)) from error
 
 
-def _counted(told: TensorStatistics | None, row: dict[str, str]) -> TensorStatistics | None:
+def _counted(statistics: TensorStatistics | None, row: dict[str, str]) -> TensorStatistics | None:
     """The figures with the numbers of elements that are NaN or infinite, where the row has them."""
-    if told is None:
+    if statistics is None:
         return None
     nan, positive, negative = (int(row.get(f"{name} Count") or 0) for name in ("NaN", "Positive Inf", "Negative Inf"))
-    return replace(told, nan=max(told.nan, nan), inf=max(told.inf, positive + negative))
+    return replace(statistics, nan=max(statistics.nan, nan), inf=max(statistics.inf, positive + negative))
 
 
 def _table(file: Path) -> list[dict[str, str]]:
@@ -150,82 +153,67 @@ def _table(file: Path) -> list[dict[str, str]]:
         raise DumpError.of("dump_error.bad_table", path=file, reason=error) from error
 
 
-def read_text(file: Path) -> str:
-    """The text of a table; raises DumpError for one that is too long."""
-    if (size := file.stat().st_size) > LONGEST_DUMP_TEXT:
-        raise DumpError.of("dump_error.too_long", path=file, size=size, most=LONGEST_DUMP_TEXT)
-    return file.read_text(encoding="utf-8", errors="replace")
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return None
-
-
 def _tensors(placed: list[tuple[_Entry, Scope | None]]) -> Iterator[DumpedTensor]:
     """Operators as functions in the modules of their scopes, what modules return at their ends, and parameters."""
     modules = {scope.module: scope.class_name for _, scope in placed if scope and scope.module}
     starts, ends = _first_and_last(placed)
-    for one, scope in placed:
-        if one.kind == "Parameter":
-            yield _parameter(one, modules)
+    for entry, scope in placed:
+        if entry.kind == "Parameter":
+            yield _parameter(entry, modules)
             continue
-        yield _of_operator(one, scope)
-        for path in _paths(scope.module) if scope else ():
-            tensor, name, depth = one.tensor, modules.get(path, ""), path.count(".") + bool(path)
-            if starts.get(path) is one:
+        yield _of_operator(entry, scope)
+        for path in (scope.module, *paths_around(scope.module)) if scope else ():
+            tensor, name, depth = entry.tensor, modules.get(path, ""), path.count(".") + bool(path)
+            if starts.get(path) is entry:
                 yield replace(tensor, part="input", module=path, item="0", class_name=name, depth=depth)
-            if ends.get(path) is one:
+            if ends.get(path) is entry:
                 yield replace(tensor, part="output", module=path, item="", class_name=name, depth=depth)
 
 
 def _first_and_last(placed: list[tuple[_Entry, Scope | None]]) -> tuple[dict[str, _Entry], dict[str, _Entry]]:
-    """By module, the first input of its first operator and the first output of its last one."""
+    """The first input of the first operator of each module, and the first output of its last one."""
     starts: dict[str, _Entry] = {}
     ends: dict[str, _Entry] = {}
-    for one, scope in placed:
-        for path in _paths(scope.module) if scope and one.kind != "Parameter" and one.slot == 0 else ():
-            if one.way == "output":
-                ends[path] = one
+    for entry, scope in placed:
+        for path in (
+            (scope.module, *paths_around(scope.module))
+            if scope and entry.kind != "Parameter" and entry.slot == 0
+            else ()
+        ):
+            if entry.way == "output":
+                ends[path] = entry
             else:
-                starts.setdefault(path, one)
+                starts.setdefault(path, entry)
     return starts, ends
 
 
-def _of_operator(one: _Entry, scope: Scope | None) -> DumpedTensor:
-    module, operator = (scope.module, scope.operator) if scope else ("", one.name)
-    part: TensorPart = "output" if one.way == "output" else "input"
+def _of_operator(entry: _Entry, scope: Scope | None) -> DumpedTensor:
+    module, operator = (scope.module, scope.operator) if scope else ("", entry.name)
+    part: TensorPart = "output" if entry.way == "output" else "input"
     name = f"{module}/{operator}"
     depth = module.count(".") + 1 + bool(module)
-    return replace(one.tensor, part=part, module=name, item=str(one.slot), class_name=one.kind.lower(), depth=depth)
+    return replace(
+        entry.tensor, part=part, module=name, item=str(entry.slot), class_name=entry.kind.lower(), depth=depth
+    )
 
 
-def _paths(module: str) -> list[str]:
-    """A module and all around it, the innermost first."""
-    parts = module.split(".") if module else []
-    return [".".join(parts[:end]) for end in range(len(parts), -1, -1)]
-
-
-def _parameter(one: _Entry, modules: dict[str, str]) -> DumpedTensor:
+def _parameter(entry: _Entry, modules: dict[str, str]) -> DumpedTensor:
     """A parameter of the module whose name its own begins with, else what the network was given."""
-    name = one.name.replace(".", "_")
+    name = entry.name.replace(".", "_")
     for path in sorted(modules, key=len, reverse=True):
         prefix = path.replace(".", "_") + "_"
         if name.startswith(prefix):
             item = name.removeprefix(prefix)
-            return replace(one.tensor, part="parameter", module=path, item=item, class_name=modules[path])
-    return replace(one.tensor, part="input", module="", item=one.name)
+            return replace(entry.tensor, part="parameter", module=path, item=item, class_name=modules[path])
+    return replace(entry.tensor, part="input", module="", item=entry.name)
 
 
-def _full_name(name: str, listed: dict[str, str]) -> str:
-    """The name with slashes: as it is, from the list, or guessed."""
+def _with_slashes(name: str, listed: dict[str, str]) -> str:
+    """The full name of an operator: as it is, from the list, or guessed."""
     return name if "/" in name else listed.get(name) or guess_full_name(name)
 
 
 def _execution_order(folder: Path) -> list[str]:
-    """Full names of operators, from the lists of the same rank."""
     names: list[str] = []
     for above in folder.parents[:4]:
         for file in sorted(above.glob("execution_order/ms_execution_order_graph_*.csv")):
@@ -236,13 +224,13 @@ def _execution_order(folder: Path) -> list[str]:
 
 
 def _overflows(folder: Path, entries: list[_Entry]) -> Iterator[str]:
-    names = {one.place: one.name for one in entries}
-    found: list[str] = []
+    names = {entry.place: entry.name for entry in entries}
+    operators: list[str] = []
     for file in sorted(folder.iterdir()):
         if _OVERFLOW.fullmatch(file.name):
-            found += [names.get(place, f"task {place[0]}") for place in _overflow_places(file)]
-    if found:
-        yield sentence("dump_note.overflow", count=len(found), names=sorted(set(found)))
+            operators += [names.get(place, f"task {place[0]}") for place in _overflow_places(file)]
+    if operators:
+        yield sentence("dump_note.overflow", count=len(operators), names=sorted(set(operators)))
 
 
 def _overflow_places(file: Path) -> Iterator[tuple[int, int]]:

@@ -19,12 +19,13 @@ from align.traces.dumped_files import (
     canonical_dtype,
     figures,
     has_run,
+    nested_tables,
+    not_known,
     only_run,
+    require_tensors,
     sound_dims,
     tensor_loader,
 )
-from align.traces.thresholds import DEEPEST_DUMPED_VALUE
-from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,10 +102,10 @@ class _Dump:
         tensors = tuple(self._tensors())
         if self.missing:
             raise DumpError.of("dump_error.files_missing", path=self.file.parent / DATA, names=self.missing)
-        if not tensors:
-            raise DumpError.of("dump_error.no_tensors", path=self.file)
-        notes = tuple(self._notes(tried_with))
-        of_modules = self.table.get("level") != "debug"
+        require_tensors(self.file, tensors)
+        strange, level = [*(self.table.keys() - KNOWN), *self.unknown], str(self.table.get("level"))
+        notes = not_known(tried_with, [*strange, *([] if level in LEVELS else [f"level {level}"])])
+        of_modules = level != "debug"
         return ForeignDump(self.file.parent, "msprobe", self._framework(), tensors, of_modules, self._places(), notes)
 
     def _framework(self) -> str:
@@ -138,18 +139,10 @@ class _Dump:
                 value = value[0]  # one value has no name
             yield from self._values(call, part, "", value)
 
-    def _values(
-        self, call: MsprobeCall, part: TensorPart, item: str, value: Any, depth: int = 0
-    ) -> Iterator[DumpedTensor]:
-        if depth > DEEPEST_DUMPED_VALUE:
-            raise DumpError.of("dump_error.too_deep", path=self.file, name=call.module)
-        if isinstance(value, dict) and "type" in value and not isinstance(value["type"], dict):
-            if "shape" in value and "dtype" in value:
-                yield self._tensor(call, part, item, value)
-            return
-        pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-        for key, inner in pairs:
-            yield from self._values(call, part, f"{item}.{key}" if item else str(key), inner, depth + 1)
+    def _values(self, call: MsprobeCall, part: TensorPart, item: str, value: Any) -> Iterator[DumpedTensor]:
+        for inner, table in nested_tables(self.file, call.module, value, _is_value, item):
+            if "shape" in table and "dtype" in table:
+                yield self._tensor(call, part, inner, table)
 
     def _tensor(self, call: MsprobeCall, part: TensorPart, item: str, value: dict[str, Any]) -> DumpedTensor:
         name = f"{call.module}#{call.call} {part} {item}".rstrip()
@@ -175,10 +168,9 @@ class _Dump:
         )
 
     def _places(self) -> dict[tuple[str, int], str]:
-        """The line of the user's code behind each call."""
         file = self.file.with_name("stack.json")
         table = _table(file, read_json(file)) if file.is_file() else {}
-        found: dict[tuple[str, int], str] = {}
+        places: dict[tuple[str, int], str] = {}
         for key, entry in table.items():
             names, lines = (
                 entry
@@ -189,22 +181,19 @@ class _Dump:
             for name in names if place else ():
                 known = self.names.read(name) if isinstance(name, str) else None
                 if known:
-                    found[known.module, known.call] = place
-        return found
-
-    def _notes(self, tried_with: str) -> Iterator[str]:
-        strange = [*(self.table.keys() - KNOWN), *self.unknown]
-        level = str(self.table.get("level"))
-        if level not in LEVELS:
-            strange.append(f"level {level}")
-        if strange:
-            yield sentence("dump_note.not_known", tool=tried_with, names=sorted(strange))
+                    places[known.module, known.call] = place
+        return places
 
 
 def _table(file: Path, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise DumpError.of("dump_error.no_table", path=file)
     return value
+
+
+def _is_value(table: dict[str, Any]) -> bool:
+    """Tell a tensor or a number from a table of such; an argument may be called `type` too."""
+    return "type" in table and not isinstance(table["type"], dict)
 
 
 def _digest(value: Any) -> str:

@@ -14,8 +14,18 @@ from typing import TYPE_CHECKING, Any
 from align.checkpoints.open_checkpoint import read_json
 from align.core.traces import DumpedTensor, ForeignDump, TensorStatistics
 from align.errors import DumpError
-from align.traces.dumped_files import canonical_dtype, figures, has_run, only_run, sound_dims
-from align.traces.thresholds import DEEPEST_DUMPED_VALUE, LONGEST_DUMP_TEXT, PRINTED_PRECISION, RECOGNIZED_BYTES
+from align.traces.dumped_files import (
+    canonical_dtype,
+    figures,
+    has_run,
+    nested_tables,
+    not_known,
+    only_run,
+    read_text,
+    require_tensors,
+    sound_dims,
+)
+from align.traces.thresholds import DEEPEST_DUMPED_VALUE, PRINTED_PRECISION, RECOGNIZED_BYTES
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
@@ -54,11 +64,7 @@ class TorchDebugModeReader:
 
     def read(self, path: Path) -> ForeignDump:
         """Read all operators."""
-        if (size := path.stat().st_size) > LONGEST_DUMP_TEXT:
-            raise DumpError.of("dump_error.too_long", path=path, size=size, most=LONGEST_DUMP_TEXT)
-        tensors = tuple(_tensors(path, path.read_text(encoding="utf-8", errors="replace").splitlines()))
-        if not tensors:
-            raise DumpError.of("dump_error.no_tensors", path=path)
+        tensors = require_tensors(path, _tensors(path, read_text(path).splitlines()))
         return ForeignDump(path, "torch DebugMode", "torch", tensors, of_modules=False)
 
 
@@ -70,27 +76,27 @@ def _tensors(path: Path, lines: list[str]) -> Iterator[DumpedTensor]:
     counts: dict[str, int] = {}
     order = 0
     for line in lines:
-        if found := _MODULE.fullmatch(line):
-            scopes = [one for one in scopes if one[0] < len(found["indent"])]
-            scopes.append((len(found["indent"]), found["path"].partition(".")[2]))
-        elif found := _OPERATOR.fullmatch(line):
-            inside = [one for one in scopes if one[0] < len(found["indent"])]
-            module = f"{inside[-1][1] if inside else ''}/{found['name']}"
+        if match := _MODULE.fullmatch(line):
+            scopes = [scope for scope in scopes if scope[0] < len(match["indent"])]
+            scopes.append((len(match["indent"]), match["path"].partition(".")[2]))
+        elif match := _OPERATOR.fullmatch(line):
+            inside = [scope for scope in scopes if scope[0] < len(match["indent"])]
+            module = f"{inside[-1][1] if inside else ''}/{match['name']}"
             call = counts.get(module, 0)
             counts[module] = call + 1
-            returned = [*_TENSOR.finditer(found["returned"])]
-            hashes = _hashes(found["log"] or "", len(returned))
-            for place, (one, value) in enumerate(zip(returned, hashes, strict=True)):
+            returned = [*_TENSOR.finditer(match["returned"])]
+            hashes = _hashes(match["log"] or "", len(returned))
+            for place, (printed, value) in enumerate(zip(returned, hashes, strict=True)):
                 item = "" if len(returned) == 1 else str(place)
-                yield _tensor(path, (order, module, call, item), one, value)
+                yield _tensor(path, (order, module, call, item), printed, value)
                 order += 1
 
 
-def _tensor(path: Path, place: tuple[int, str, int, str], found: re.Match[str], value: str) -> DumpedTensor:
+def _tensor(path: Path, place: tuple[int, str, int, str], match: re.Match[str], value: str) -> DumpedTensor:
     order, module, call, item = place
-    letters, bits = re.fullmatch(r"([a-z]+)([0-9]*)", found["dtype"]).groups()  # type: ignore[union-attr]
+    letters, bits = re.fullmatch(r"([a-z]+)([0-9]*)", match["dtype"]).groups()  # type: ignore[union-attr]
     dtype = "bool" if letters == "b" else canonical_dtype(path, f"{_DTYPES.get(letters, letters)}{bits}")
-    parts = [one.strip() for one in found["shape"].split(",") if one.strip()]
+    parts = [one.strip() for one in match["shape"].split(",") if one.strip()]
     shape = sound_dims(path, module, [int(one) if _LENGTH.fullmatch(one) else one for one in parts])
     kind = module.partition("/")[2]
     digest = f"hash:{value}" if value.lstrip("-").isdecimal() else ""
@@ -149,13 +155,9 @@ class TransformersDebuggerReader:
         """Read the figures of all modules."""
         file = path if path.is_file() else next(_trees(only_run(path, _is_run)))
         tree = _Tree(file)
-        tensors = tuple(tree.tensors())
-        if not tensors:
-            raise DumpError.of("dump_error.no_tensors", path=file)
-        notes = [sentence("dump_note.printed_figures")]
-        if tree.unknown:
-            notes.append(sentence("dump_note.not_known", tool=self.tried_with, names=sorted(tree.unknown)))
-        return ForeignDump(file, "transformers", "torch", tensors, notes=tuple(notes))
+        tensors = require_tensors(file, tree.tensors())
+        notes = (sentence("dump_note.printed_figures"), *not_known(self.tried_with, tree.unknown))
+        return ForeignDump(file, "transformers", "torch", tensors, notes=notes)
 
 
 TRANSFORMERS_DEBUGGER = TransformersDebuggerReader()
@@ -198,33 +200,37 @@ class _Tree:
         inputs = node.get("inputs")
         for key, given in inputs.items() if isinstance(inputs, dict) else ():
             if key in ("args", "kwargs"):
-                yield from self._values((path, call, depth), "input", "", given)
+                yield from self._values((path, call, depth), "input", given)
         children = node.get("children")
         for child in children if isinstance(children, list) else ():
             yield from self._module(child, depth + 1)
-        yield from self._values((path, call, depth), "output", "", node.get("outputs"))
+        yield from self._values((path, call, depth), "output", node.get("outputs"))
 
-    def _values(
-        self, place: tuple[str, int, int], part: TensorPart, item: str, value: Any, deep: int = 0
-    ) -> Iterator[DumpedTensor]:
-        if deep > DEEPEST_DUMPED_VALUE:
-            raise DumpError.of("dump_error.too_deep", path=self.file, name=place[0])
-        if isinstance(value, dict) and isinstance(value.get("shape"), str) and "dtype" in value:
-            path, call, depth = place
-            shape = self._shape(item, value["shape"])
-            told = _figures_of_json(value, shape)
-            dtype = canonical_dtype(self.file, value["dtype"])
+    def _values(self, place: tuple[str, int, int], part: TensorPart, value: Any) -> Iterator[DumpedTensor]:
+        path, call, depth = place
+        for item, table in nested_tables(self.file, path, value, _is_tensor):
+            lengths = [int(number) for number in re.findall(r"-?[0-9]{1,18}", table["shape"])]
+            shape = sound_dims(self.file, item, lengths)
+            statistics = _figures_of_json(table, shape)
+            dtype = canonical_dtype(self.file, table["dtype"])
             self.order += 1
             yield DumpedTensor(
-                self.order - 1, part, path, call, item, "", shape, dtype, told, depth=depth, precision=PRINTED_PRECISION
+                self.order - 1,
+                part,
+                path,
+                call,
+                item,
+                "",
+                shape,
+                dtype,
+                statistics,
+                depth=depth,
+                precision=PRINTED_PRECISION,
             )
-            return
-        pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-        for key, inner in pairs:
-            yield from self._values(place, part, f"{item}.{key}" if item else str(key), inner, deep + 1)
 
-    def _shape(self, name: str, text: str) -> Shape:
-        return sound_dims(self.file, name, [int(number) for number in re.findall(r"-?[0-9]{1,18}", text)])
+
+def _is_tensor(table: dict[str, Any]) -> bool:
+    return isinstance(table.get("shape"), str) and "dtype" in table
 
 
 def _figures_of_json(value: dict[str, Any], shape: Shape) -> TensorStatistics | None:
@@ -246,7 +252,4 @@ def _number(text: Any) -> float | None:
         return None
 
 
-PLUGINS = (
-    TORCH_DEBUG_MODE,
-    TRANSFORMERS_DEBUGGER,
-)
+PLUGINS = (TORCH_DEBUG_MODE, TRANSFORMERS_DEBUGGER)

@@ -34,7 +34,7 @@ from align.training.thresholds import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.protocols import Batch, Model
     from align.lint.compare_settings import SettingFinding
     from align.training.open_training import TrainingSide
@@ -111,12 +111,17 @@ def _gradients(seen: SeenSteps, module: str) -> Iterator[tuple[tuple[Array, Arra
     They are of all its calls, one after another, and then of the first of several: each may have its own mean.
     """
     known: dict[str, list[tuple[Array, Array, Array]]] = {}
-    for one in _seen_of(seen, module):
-        if one.way == "backward" and one.own.role == "output" and one.meant is not None and one.value is not None:
-            outputs = seen.traces[0].forward.value(one.capture)
-            known.setdefault(one.own.output, []).append((outputs, one.meant, one.value))
+    for tensor in _seen_of(seen, module):
+        if (
+            tensor.way == "backward"
+            and tensor.own.role == "output"
+            and tensor.meant is not None
+            and tensor.value is not None
+        ):
+            outputs = seen.traces[0].forward.value(tensor.capture)
+            known.setdefault(tensor.own.output, []).append((outputs, tensor.meant, tensor.value))
     for calls in known.values():
-        if calls[0][0].ndim and len({one[0].shape[1:] for one in calls}) == 1:
+        if calls[0][0].ndim and len({call[0].shape[1:] for call in calls}) == 1:
             outputs, mine, theirs = (np.concatenate(own) for own in zip(*calls, strict=True))
             yield (outputs, mine, theirs), slice(None)
             if len(calls) > 1:
@@ -128,17 +133,17 @@ def _seen_of(seen: SeenSteps, module: str) -> list[ReplacedTensor]:
     if seen.live is None:
         return []
     judge = StepJudge(seen.noise, seen.precision)
-    found: list[ReplacedTensor] = []
+    tensors: list[ReplacedTensor] = []
 
     def note(tensor: ReplacedTensor) -> float:
         if tensor.own.module == module and tensor.own.role == "output":
             copied = None if tensor.value is None else np.array(tensor.value)
-            found.append(replace(tensor, value=copied))
+            tensors.append(replace(tensor, value=copied))
         return judge(tensor)
 
     sink = seen.replaced_step(note)
     seen.live.trainer.take_steps(seen.live.training, seen.sides[0].batches[:1], sink)
-    return found
+    return tensors
 
 
 def _labels(batch: Batch) -> list[Array]:
@@ -157,7 +162,6 @@ def _forms(outputs: Array, mine: Array, theirs: Array, arrays: Sequence[Array]) 
 
 
 def _differences(mine: LossForm, theirs: LossForm) -> tuple[list[str], Facts]:
-    """The causes, and figures of both sides."""
     causes: list[str] = []
     facts: Facts = {}
     if mine.taken_for != theirs.taken_for:
@@ -206,12 +210,14 @@ def explain_loss(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
         confirmed = seen.live is not None and _agrees(seen, seen.live, findings)
         if not confirmed and (named := explain_cross_entropy(culprit, seen)) is not culprit:
             return named
-        settings = {one.setting: f"{one.reference_setting} vs {one.candidate_setting}" for one in findings}
+        settings = {
+            finding.setting: f"{finding.reference_setting} vs {finding.candidate_setting}" for finding in findings
+        }
         return replace(
             culprit,
-            cause=" + ".join(one.rule for one in findings),
+            cause=" + ".join(finding.rule for finding in findings),
             facts={**culprit.facts, **settings},
-            change="; ".join(one.change for one in findings),
+            change="; ".join(finding.change for finding in findings),
             sureness="confirmed" if confirmed else "suspected",
         )
     factor = culprit.facts.get("factor")
@@ -241,12 +247,12 @@ def _counts(batch: Batch) -> list[int]:
     arrays = [value for _, value in leaves(batch) if isinstance(value, np.ndarray) and value.ndim]
     labels = [value for value in arrays if value.dtype.kind in "iu"]
     masks = [value for value in arrays if np.isin(value, (0, 1)).all()]
-    found = [max((len(value) for value in arrays), default=0)]
+    counts = [max((len(value) for value in arrays), default=0)]
     parts = [part for value in labels for part in (value, value[:, 1:] if value.ndim > 1 else value)]
-    found += [count for one in parts for count in (one.size, int((one >= 0).sum()), int((one > 0).sum()))]
-    found += [int((one != 0).sum()) for value in masks for one in (value, value[:, 1:] if value.ndim > 1 else value)]
-    found += [value[:, 1:].size for value in (*labels, *masks) if value.ndim > 1]  # next tokens
-    return [*dict.fromkeys(count for count in found if count > 1)]
+    counts += [count for one in parts for count in (one.size, int((one >= 0).sum()), int((one > 0).sum()))]
+    counts += [int((one != 0).sum()) for value in masks for one in (value, value[:, 1:] if value.ndim > 1 else value)]
+    counts += [value[:, 1:].size for value in (*labels, *masks) if value.ndim > 1]  # next tokens
+    return [*dict.fromkeys(count for count in counts if count > 1)]
 
 
 def _is_one_of(factor: float, samples: int) -> bool:
@@ -254,7 +260,6 @@ def _is_one_of(factor: float, samples: int) -> bool:
 
 
 def _settings(sides: tuple[RecordedSteps, RecordedSteps]) -> list[SettingFinding]:
-    """Settings that differ, of losses that both are modules of a framework."""
     losses = sides[0].loss, sides[1].loss
     if losses[0] is None or losses[1] is None:
         return []
@@ -264,7 +269,6 @@ def _settings(sides: tuple[RecordedSteps, RecordedSteps]) -> list[SettingFinding
 
 
 def _agrees(seen: SeenSteps, candidate: TrainingSide, findings: list[SettingFinding]) -> bool:
-    """Tell whether the loss with the reference's settings is right."""
     loss = _rebuilt(candidate, findings)
     if loss is None:
         return False
@@ -389,12 +393,12 @@ def _chosen(given: Array, labels: Array, classes: int) -> Array | None:
 def _fitted(taken_for: TakenFor, outputs: Array, given: Array, labels: Array) -> tuple[float, float] | None:
     """The factor and the smoothing with which a form gives the gradient of rows; None if it does not."""
     wide, right = outputs.astype(np.float64), given.astype(np.float64)
-    columns = [one.reshape(-1) for one in _directions(taken_for, wide, labels)]
+    columns = [direction.reshape(-1) for direction in _directions(taken_for, wide, labels)]
     flat = right.reshape(-1)
-    if not all(np.isfinite(one).all() for one in (*columns, flat)):
+    if not all(np.isfinite(values).all() for values in (*columns, flat)):
         return None
     solved, *_ = np.linalg.lstsq(np.stack(columns, axis=1), flat, rcond=None)
-    factor, part = (float(one) for one in solved)
+    factor, part = (float(value) for value in solved)
     smoothing = part / factor if factor else 0.0
     if not LEAST_SMOOTHING < smoothing < 1.0:
         smoothing = 0.0

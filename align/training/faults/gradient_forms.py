@@ -37,8 +37,8 @@ from align.training.thresholds import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from align.core.dtypes import Array
     from align.core.name_map import Pairing
+    from align.core.parameters import Array
     from align.training.steps.both_steps import JudgedValue, SeenSteps
 
     Gradients = Mapping[str, Array]
@@ -65,20 +65,20 @@ class GradientForm:
 
     @property
     def description(self) -> str:
-        """In a few words."""
+        """The form in a few words."""
         return self.kind if self.kind == "as they are" else f"{self.kind} {self.number:.4g}"
 
     def apply(self, computed: Gradients) -> Iterator[tuple[str, Array]]:
         """Yield what an optimizer is to get, in float64; of clipping only."""
         whole = float(np.linalg.norm([gradient_norm(one) for one in computed.values()]))
         for name, value in computed.items():
-            own = value.astype(np.float64)
+            gradient = value.astype(np.float64)
             if self.kind == "by value":
-                own = np.clip(own, -self.number, self.number)
+                gradient = np.clip(gradient, -self.number, self.number)
             elif self.kind != "as they are":
                 norm = whole if self.kind == "all by norm" else gradient_norm(value)
-                own *= min(1.0, self.number / norm) if norm else 1.0
-            yield name, own
+                gradient *= min(1.0, self.number / norm) if norm else 1.0
+            yield name, gradient
 
 
 # What somebody takes for the norm of all gradients, each in proportion to them.
@@ -98,20 +98,22 @@ def explain_given(given: Sequence[JudgedValue], seen: SeenSteps) -> list[JudgedV
     A form of a side has to make of what it computed what its optimizer got, in each step and for each parameter. Where
     both do the same, what is off comes of something else, as the norm of fewer or of wrong gradients: it is left out.
     """
-    off = [one for one in given if one.factor > 1.0 and not one.is_noise]
-    if off and _are_last_parts(seen, [one.pairing.target for one in given]):
-        return [replace(one, relation=LAST_PART) if one in off else one for one in given]
+    off = [gradient for gradient in given if gradient.factor > 1.0 and not gradient.is_noise]
+    if off and _are_last_parts(seen, [gradient.pairing.target for gradient in given]):
+        return [replace(gradient, relation=LAST_PART) if gradient in off else gradient for gradient in given]
     forms = (_form(seen, 0), _form(seen, 1)) if off else (None, None)
     if forms[0] is not None and forms[1] is None:
         by_other = _by_other_norm(forms[0], off, seen.first.given_gradients)
-        return [replace(one, relation=by_other) if by_other and one in off else one for one in given]
+        return [
+            replace(gradient, relation=by_other) if by_other and gradient in off else gradient for gradient in given
+        ]
     if forms[0] is None or forms[1] is None:
         return [*given]
     if forms[0] == forms[1]:  # of a norm that is taken over others too; what is left as it is has no such reason
         follows = off if forms[0].kind == "all by norm" else []
-        return [one for one in given if one not in follows or one.measurement is None]
+        return [gradient for gradient in given if gradient not in follows or gradient.measurement is None]
     relation = _relation(forms[0], forms[1])
-    return [replace(one, relation=relation) if one in off else one for one in given]
+    return [replace(gradient, relation=relation) if gradient in off else gradient for gradient in given]
 
 
 def _by_other_norm(reference: GradientForm, off: Sequence[JudgedValue], given: Gradients) -> GradientRelation | None:
@@ -185,19 +187,17 @@ def _decay_form(step: tuple[Gradients, Gradients], values: Gradients) -> Gradien
     computed, given = _paired(*step)
     gaps = {
         name: GradientGap(
-            given[name].astype(np.float64) - computed[name],
-            values[name],
-            ADDED_ROUNDING_SHARE * rms(given[name]),
+            given[name].astype(np.float64) - computed[name], values[name], ADDED_ROUNDING_SHARE * rms(given[name])
         )
         for name in computed
         if name in values
     }
-    found = value_term(gaps)
-    if found is None or found.kind != "l2":
+    term = value_term(gaps)
+    if term is None or term.kind != "l2":
         return None
-    others = (one for name, one in gaps.items() if name not in found.names)
-    same = all(rms(one.gap) <= UNEXPLAINED_SHARE * rms(found.coefficient * one.value) + one.rounding for one in others)
-    return GradientForm("decay", found.coefficient) if same else None
+    others = (gap for name, gap in gaps.items() if name not in term.names)
+    same = all(rms(gap.gap) <= UNEXPLAINED_SHARE * rms(term.coefficient * gap.value) + gap.rounding for gap in others)
+    return GradientForm("decay", term.coefficient) if same else None
 
 
 def _paired(computed: Gradients, given: Gradients) -> tuple[dict[str, Array], dict[str, Array]]:
@@ -207,14 +207,14 @@ def _paired(computed: Gradients, given: Gradients) -> tuple[dict[str, Array], di
 
 def _clipping(computed: Gradients, given: Gradients) -> Iterator[GradientForm]:
     """The bounds that the first step suggests."""
-    norms = {name: gradient_norm(one) for name, one in given.items()}
+    norms = {name: gradient_norm(gradient) for name, gradient in given.items()}
     cut = [norms[name] for name in given if norms[name] < gradient_norm(computed[name]) * (1 - UNEXPLAINED_SHARE)]
     if not cut:
         return
     yield GradientForm("all by norm", _rounded(float(np.linalg.norm([*norms.values()]))))
     yield GradientForm("each by norm", _rounded(max(cut)))
-    bound = max(float(np.abs(one).max(initial=0.0)) for one in given.values())
-    beyond = sum(int((np.abs(one) > bound * (1 + UNEXPLAINED_SHARE)).sum()) for one in computed.values())
+    bound = max(float(np.abs(gradient).max(initial=0.0)) for gradient in given.values())
+    beyond = sum(int((np.abs(gradient) > bound * (1 + UNEXPLAINED_SHARE)).sum()) for gradient in computed.values())
     if beyond >= FEWEST_AT_BOUND or (beyond and _is_written(bound)):
         yield GradientForm("by value", _rounded(bound))
 
@@ -224,12 +224,12 @@ def _has_several_sizes(form: GradientForm, steps: Sequence[tuple[Gradients, Grad
     if form.kind == "by value":
         return True
     sizes = [
-        np.linalg.norm([gradient_norm(one) for one in computed.values()])
+        np.linalg.norm([gradient_norm(gradient) for gradient in computed.values()])
         if form.kind == "all by norm"
-        else [size for one in computed.values() if (size := gradient_norm(one)) > form.number]
+        else [size for gradient in computed.values() if (size := gradient_norm(gradient)) > form.number]
         for computed, _ in steps
     ]
-    known = np.concatenate([np.atleast_1d(one) for one in sizes])
+    known = np.concatenate([np.atleast_1d(norms) for norms in sizes])
     return bool(known.size and np.ptp(known) > UNLIKE_NORMS_SHARE * known.max())
 
 
@@ -264,13 +264,15 @@ def given_by_loops(seen: SeenSteps, computed: Sequence[JudgedValue]) -> list[Jud
     """
     if not any(side.own_step for side in seen.sides) or not seen.sees_updates:
         return []
-    right = {one.pairing.target for one in computed if one.factor <= 1.0 and not one.is_noise}
+    right = {gradient.pairing.target for gradient in computed if gradient.factor <= 1.0 and not gradient.is_noise}
     given = seen.traces[0].values(0, GIVEN), seen.first.given_gradients
-    pairs = [one for one in paired_values(seen.names, *given) if one.pairing.target in right]
+    pairs = [pair for pair in paired_values(seen.names, *given) if pair.pairing.target in right]
     by_dtype = judge_values(iter(pairs), None, (0, GIVEN), alone=True, coarser=seen.precision_of)
     by_noise = judge_values(iter(pairs), seen.noise.alone, (0, COMPUTED), alone=True, coarser=seen.precision_of)
     return [
-        min(both, key=lambda one: one.factor) for both in zip(by_dtype, by_noise, strict=True) if not both[0].is_noise
+        min(both, key=lambda judged: judged.factor)
+        for both in zip(by_dtype, by_noise, strict=True)
+        if not both[0].is_noise
     ]
 
 
@@ -308,34 +310,38 @@ def later_gradients(seen: SeenSteps, owners: Mapping[str, str], *, named: bool) 
     """
     if not seen.sees_updates:
         return
-    factors = {one.pairing: _factor_of(one) for one in given_in_whole(seen)}
+    factors = {gradient.pairing: _factor_of(gradient) for gradient in given_in_whole(seen)}
     earlier: dict[Pairing, list[Array]] = {}
 
     def whole(_: str) -> tuple[str, str]:
         return seen.precision.whole
 
     for step in range(1, len(seen.traces[0].losses)):
-        for one in paired_values(seen.names, seen.traces[0].values(step - 1, GIVEN), {}):
-            if one.meant is not None and (factor := factors.get(one.pairing)) is not None:
-                earlier.setdefault(one.pairing, []).append(unscaled(one.meant, 1.0 / factor))
+        for pair in paired_values(seen.names, seen.traces[0].values(step - 1, GIVEN), {}):
+            if pair.meant is not None and (factor := factors.get(pair.pairing)) is not None:
+                earlier.setdefault(pair.pairing, []).append(unscaled(pair.meant, 1.0 / factor))
         pairs = paired_values(seen.names, *(trace.values(step, GIVEN) for trace in seen.traces))
         taken = (
-            replace(one, meant=None if one.meant is None else unscaled(one.meant, 1.0 / factor))
-            for one in pairs
-            if (factor := factors.get(one.pairing)) is not None
+            replace(pair, meant=None if pair.meant is None else unscaled(pair.meant, 1.0 / factor))
+            for pair in pairs
+            if (factor := factors.get(pair.pairing)) is not None
         )
         judged = [
             *judge_values(taken, seen.noise.together, (step, COMPUTED), alone=False, earlier=earlier, coarser=whole)
         ]
         known = seen.live and not named
-        related = [one for one in judged if one.relation.cause and (known or one.relation.cause == NOT_CLEARED)]
+        related = [
+            gradient
+            for gradient in judged
+            if gradient.relation.cause and (known or gradient.relation.cause == NOT_CLEARED)
+        ]
         if found := value_culprits(related, "gradients", "step", owners, step + 1):
-            yield from (named_not_cleared(one, seen) for one in found)
+            yield from (named_not_cleared(culprit, seen) for culprit in found)
             return
-        off = tuple(one.pairing.target for one in judged if one.factor > 1.0 and not one.is_noise)
+        off = tuple(gradient.pairing.target for gradient in judged if gradient.factor > 1.0 and not gradient.is_noise)
         if off and _has_sums(seen, step):
             facts: dict[str, float | int | str] = {"steps": step + 1}
-            worst = max(one.factor for one in judged if one.pairing.target in off)
+            worst = max(gradient.factor for gradient in judged if gradient.pairing.target in off)
             yield StepCulprit(
                 "gradients", "step", "", "", "", "", worst, NOT_CLEARED, facts, off, step=step + 1, sureness="confirmed"
             )
@@ -360,21 +366,21 @@ def _has_sums(seen: SeenSteps, step: int) -> bool:
     theirs = seen.traces[1].values(step, GIVEN)
     steps = [
         {
-            pairing: (meant, own)
-            for pairing, meant, own in values_of_both(seen.names, seen.computed(0, one, scaled=False), theirs)
+            pairing: (meant, candidate)
+            for pairing, meant, candidate in values_of_both(seen.names, seen.computed(0, number, scaled=False), theirs)
         }
-        for one in range(step + 1)
+        for number in range(step + 1)
     ]
-    shared = [pairing for pairing in steps[step] if all(pairing in own for own in steps)]
+    shared = [pairing for pairing in steps[step] if all(pairing in gradients for gradients in steps)]
     if not shared:
         return False
-    value = _vector(steps[step][one][1] for one in shared)
-    sums = [_vector(own[one][0] for one in shared) for own in steps]
+    value = _vector(steps[step][pairing][1] for pairing in shared)
+    sums = [_vector(gradients[pairing][0] for pairing in shared) for gradients in steps]
     together, alone = np.sum(sums, axis=0), sums[step]
     given = values_of_both(seen.names, seen.traces[0].values(step, GIVEN), theirs)
     kept = {pairing: meant for pairing, meant, _ in given}
-    known = all(one in kept for one in shared)
-    if known and _left_by(_vector(kept[one] for one in shared), together) <= UNEXPLAINED_SHARE:
+    known = all(pairing in kept for pairing in shared)
+    if known and _left_by(_vector(kept[pairing] for pairing in shared), together) <= UNEXPLAINED_SHARE:
         return False  # the reference keeps them too
     return _left_by(value, together) <= UNEXPLAINED_SHARE < UNLIKE_NORMS_SHARE < _left_by(value, alone)
 
@@ -390,7 +396,7 @@ def _left_by(value: Array, other: Array) -> float:
 
 
 def _factor_of(first: JudgedValue) -> float | None:
-    """By what the first step's gradient is off: 1 where it is right, None where that is no factor."""
+    """The factor of the first step's gradient: 1 where it is right, None where it is off by no factor."""
     factor = 1.0 if first.factor <= 1.0 else first.relation.facts.get("factor")
     return float(factor) if isinstance(factor, (int, float)) and factor else None
 
@@ -411,7 +417,11 @@ def value_terms(seen: SeenSteps, alone: Sequence[JudgedValue]) -> tuple[list[Ste
     A `coefficient` is that of the sum of squares, or of absolute values, beyond the reference's; `decay` is what an
     optimizer's decay would be.
     """
-    off = {one.pairing.target: one for one in alone if one.factor > 1.0 and one.limit is not None and not one.is_noise}
+    off = {
+        gradient.pairing.target: gradient
+        for gradient in alone
+        if gradient.factor > 1.0 and gradient.limit is not None and not gradient.is_noise
+    }
     if not off:
         return [], [*alone]
     pairs = values_of_both(seen.names, seen.traces[0].values(0, COMPUTED), seen.first.computed_gradients)
@@ -420,15 +430,15 @@ def value_terms(seen: SeenSteps, alone: Sequence[JudgedValue]) -> tuple[list[Ste
         judged, value = off.get(pairing.target), seen.start.get(pairing.target)
         if judged is not None and judged.limit is not None and value is not None and value.shape == own.shape:
             gaps[pairing.target] = GradientGap(own.astype(np.float64) - meant, value, judged.limit.rmse)
-    found = []
+    culprits = []
     while (term := value_term(gaps)) is not None:
         half = 2.0 if term.kind == "l2" else 1.0
         facts: dict[str, float | int | str] = {"coefficient": float(f"{term.coefficient / half:.4g}")}
         facts |= {"decay": term.coefficient} if term.kind == "l2" else {}
-        found.append(_culprit(OF_VALUES[term.kind], facts, term.names, max(off[name].factor for name in term.names)))
-        gaps = {name: one for name, one in gaps.items() if name not in term.names}
-    explained = {name for one in found for name in one.parameters}
-    return found, [one for one in alone if one.pairing.target not in explained]
+        culprits.append(_culprit(OF_VALUES[term.kind], facts, term.names, max(off[name].factor for name in term.names)))
+        gaps = {name: gap for name, gap in gaps.items() if name not in term.names}
+    explained = {name for culprit in culprits for name in culprit.parameters}
+    return culprits, [gradient for gradient in alone if gradient.pairing.target not in explained]
 
 
 def other_term(seen: SeenSteps, far: Sequence[StepCulprit]) -> list[StepCulprit]:
@@ -436,7 +446,11 @@ def other_term(seen: SeenSteps, far: Sequence[StepCulprit]) -> list[StepCulprit]
 
     It is another term of the loss if the plain steps agree, of the model and the loss that each side gives.
     """
-    if not far or seen.live is None or any(one.part != "code" or one.candidate or one.cause for one in far):
+    if (
+        not far
+        or seen.live is None
+        or any(culprit.part != "code" or culprit.candidate or culprit.cause for culprit in far)
+    ):
         return [*far]
     with TemporaryDirectory(prefix="align-") as folder:
         whole = seen.computed(0, 0, scaled=False), seen.computed(1, 0, scaled=False)
@@ -446,8 +460,8 @@ def other_term(seen: SeenSteps, far: Sequence[StepCulprit]) -> list[StepCulprit]
         facts = _compared_terms(_joined(seen, *whole), _joined(seen, plain[0], plain[1]))
     if facts is None:
         return [*far]
-    names = tuple(name for one in far for name in one.parameters)
-    return [_culprit(OTHER, facts, names, max(one.factor for one in far))]
+    names = tuple(name for culprit in far for name in culprit.parameters)
+    return [_culprit(OTHER, facts, names, max(culprit.factor for culprit in far))]
 
 
 def _compared_terms(whole: Vectors | None, plain: Vectors | None) -> dict[str, float | int | str] | None:
@@ -515,13 +529,13 @@ def value_term(gaps: Mapping[str, GradientGap]) -> ValueTerm | None:
 
     Where all values are of one size there is none either: a constant is no multiple of the value.
     """
-    clear = {name: one for name, one in gaps.items() if rms(one.gap) > CLEAR_GAP_ROUNDINGS * one.rounding}
-    found = [*_terms("l2", clear), *_terms("l1", clear)]
+    clear = {name: gap for name, gap in gaps.items() if rms(gap.gap) > CLEAR_GAP_ROUNDINGS * gap.rounding}
+    terms = [*_terms("l2", clear), *_terms("l1", clear)]
 
     def size(term: ValueTerm) -> int:
         return sum(clear[name].gap.size for name in term.names)
 
-    best = max(found, key=size, default=None)
+    best = max(terms, key=size, default=None)
     if best is None or size(best) < TERM_FEWEST_ELEMENTS:
         return None
     return best if any(np.ptp(np.abs(clear[name].value)) > 0.0 for name in best.names) else None
@@ -540,14 +554,18 @@ def _direction(kind: TermKind, one: GradientGap) -> Array:
     return wide if kind == "l2" else np.sign(wide)
 
 
-def _coefficient(kind: TermKind, one: GradientGap) -> float | None:
+def _coefficient(kind: TermKind, gradient_gap: GradientGap) -> float | None:
     """The one number that makes a gap of a direction; None if there is none."""
-    gap, direction = one.gap.reshape(-1), _direction(kind, one)
+    gap, direction = gradient_gap.gap.reshape(-1), _direction(kind, gradient_gap)
     weight = float(direction @ direction)
     if not weight or not np.isfinite(gap).all():
         return None
     found = float(gap @ direction) / weight
-    return found if found and rms(gap - found * direction) <= max(TERM_TOLERANCE * rms(gap), one.rounding) else None
+    return (
+        found
+        if found and rms(gap - found * direction) <= max(TERM_TOLERANCE * rms(gap), gradient_gap.rounding)
+        else None
+    )
 
 
 def _together(kind: TermKind, gaps: Sequence[GradientGap]) -> float:

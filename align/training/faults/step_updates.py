@@ -6,19 +6,33 @@ Learning rates are compared over the whole of both schedules: they may part long
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.dtypes import EPSILON, dtype_name
+from align.core.name_map import without_sums
+from align.core.parameters import EPSILON, dtype_name
+from align.core.traces import smallest_factor
 from align.core.verdicts import Finding
-from align.lint.compare_schedules import first_unlike_rate, stretched_by
+from align.lint.compare_optimizers import first_unlike_rate, stretched_by
+from align.measure.limits import rounding_limit
+from align.measure.measure_arrays import measure
 from align.rules.training_rules import CONVENTIONS, optimizer_of_rule, update_rule_form
 from align.training.apply_rule import gradient_norm, moved_norm, read_rule
 from align.training.compare_updates import explain_updates
 from align.training.faults.gradient_forms import rms
 from align.training.step_result import ComparedUpdate, StepCulprit, SteppedParameter, UpdatesResult
-from align.training.steps.both_steps import carried_over, judge_values, optimizer_scale, paired_values, values_of_both
+from align.training.steps.both_steps import (
+    brought_back,
+    carried_over,
+    judge_values,
+    optimizer_scale,
+    paired_value,
+    paired_values,
+    step_once,
+    values_of_both,
+)
 from align.training.steps.record_step import AFTER, BEFORE, COMPUTED, GIVEN
 from align.training.steps.recorded_steps import BY_LOOP
 from align.training.thresholds import (
@@ -28,18 +42,19 @@ from align.training.thresholds import (
     OWN_UPDATE_SHARE,
     UNEXPLAINED_SHARE,
 )
-from align.words.catalogue import sentence
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from align.core.dtypes import Array
     from align.core.name_map import NameMap
+    from align.core.parameters import Array
     from align.core.protocols import LearningRates
     from align.core.traces import Measurement
-    from align.lint.compare_schedules import RatesDiffer
+    from align.lint.compare_optimizers import RatesDiffer
+    from align.training.open_training import TrainingSide
     from align.training.step_result import FieldValue, Sureness, UpdateFinding
-    from align.training.steps.both_steps import SeenSteps
+    from align.training.steps.both_steps import SeenSteps, StepsApart
     from align.training.steps.recorded_steps import RecordedSteps
 
     Key = tuple[str, str]
@@ -58,10 +73,10 @@ def compare_step_updates(seen: SeenSteps) -> tuple[UpdatesResult, tuple[Compared
     apart they are its own. Left out are parameters of the candidate that are not trained, and those that some step of
     either side gives no gradient; all of them where a step updates parameters several times.
     """
-    name_map, traces, start = seen.names, seen.traces, seen.start
+    name_map, traces, start = seen.updated_names, seen.traces, seen.start
     if any(trace.repeated for trace in traces):
         return UpdatesResult(len(traces[0].losses), (), ()), ()
-    trained = {one.name for one in seen.parameters[1].parameters if one.trainable}
+    trained = {parameter.name for parameter in seen.parameters[1].parameters if parameter.trainable}
     steps = len(traces[0].losses)
     gradients = [_meant(name_map, traces[0].values(step, GIVEN)) for step in range(steps)]
     after = [_both(name_map, *(trace.values(step, AFTER) for trace in traces)) for step in range(steps)]
@@ -73,24 +88,24 @@ def compare_step_updates(seen: SeenSteps) -> tuple[UpdatesResult, tuple[Compared
     whole = [
         key
         for key in before
-        if key[1] in trained and all(key in own for own in known) and all(key[1] in own for own in given)
+        if key[1] in trained and all(key in values for values in known) and all(key[1] in values for values in given)
     ]
     stepped = [
         SteppedParameter(
             *key,
             before[key],
-            [own[key] for own in gradients],
-            [own[key][0] for own in after],
-            [own[key][1] for own in after],
+            [values[key] for values in gradients],
+            [values[key][0] for values in after],
+            [values[key][1] for values in after],
             groups[0].get(key[0]),
             groups[1].get(key[1]),
             candidate_reset=not apart,
-            candidate_gradients=[own[key][1] for own in theirs] or None,
+            candidate_gradients=[values[key][1] for values in theirs] or None,
         )
         for key in whole
     ]
     result = explain_updates(stepped)
-    sizes = (_sizes(one, row.difference) for one, row in zip(stepped, result.parameters, strict=True))
+    sizes = (_sizes(parameter, row.difference) for parameter, row in zip(stepped, result.parameters, strict=True))
     return result, tuple(sizes)
 
 
@@ -103,11 +118,13 @@ def wrong_updates(seen: SeenSteps, *, scaled: bool) -> tuple[list[StepCulprit], 
     result, updates = compare_step_updates(seen)
     instead = _instead(seen.sides)
     named = _without_fitted_rates(update_culprits(result), seen)
-    named = [_with_bound(one, seen) for one in named]
-    found = [_with_change(one, instead) if instead else _with_reason(one, seen.sides[1]) for one in named]
-    unscaled = [one for one in found if scaled and one.cause in SCALED_OFF]
-    names = {name for one in unscaled for name in one.parameters}
-    return [one for one in found if one not in unscaled], tuple(one for one in updates if one.candidate not in names)
+    named = [_with_bound(culprit, seen) for culprit in named]
+    found = [_with_change(culprit, instead) if instead else _with_reason(culprit, seen.sides[1]) for culprit in named]
+    unscaled = [culprit for culprit in found if scaled and culprit.cause in SCALED_OFF]
+    names = {name for culprit in unscaled for name in culprit.parameters}
+    return [culprit for culprit in found if culprit not in unscaled], tuple(
+        update for update in updates if update.candidate not in names
+    )
 
 
 def _without_fitted_rates(culprits: Sequence[StepCulprit], seen: SeenSteps) -> list[StepCulprit]:
@@ -116,17 +133,17 @@ def _without_fitted_rates(culprits: Sequence[StepCulprit], seen: SeenSteps) -> l
     So many free numbers explain much that is something else: where both sides' rates are equal, and all that a single
     number does.
     """
-    sources = {one.target: one.source for one in seen.names.pairings}
+    sources = {pairing.target: pairing.source for pairing in seen.names.pairings}
     groups = seen.sides[0].groups, seen.sides[1].groups
 
     def has_equal_rates(name: str) -> bool:
         both = groups[0].get(sources.get(name, "")), groups[1].get(name)
-        rates = [one.rates for one in both if one is not None and not one.rates.problem and one.rates.values]
+        rates = [group.rates for group in both if group is not None and not group.rates.problem and group.rates.values]
         return len(rates) == len(both) and first_unlike_rate(rates[0], rates[1]) is None
 
     def has_known_rule(name: str) -> bool:
         both = groups[0].get(sources.get(name, "")), groups[1].get(name)
-        return all(one is not None and read_rule(one) is not None for one in both)
+        return all(group is not None and read_rule(group) is not None for group in both)
 
     def is_fitted(culprit: StepCulprit) -> bool:
         numbers = all(name in seen.start and seen.start[name].size == 1 for name in culprit.parameters)
@@ -135,10 +152,14 @@ def _without_fitted_rates(culprits: Sequence[StepCulprit], seen: SeenSteps) -> l
 
     if not any(map(is_fitted, culprits)):
         return [*culprits]
-    unknown = [one for one in culprits if not one.cause or is_fitted(one)]
-    names = tuple(name for one in unknown for name in one.parameters)
+    unknown = [culprit for culprit in culprits if not culprit.cause or is_fitted(culprit)]
+    names = tuple(name for culprit in unknown for name in culprit.parameters)
     whole = replace(unknown[0], cause="", facts={}, parameters=names, sureness="unknown")
-    return [whole if one is unknown[0] else one for one in culprits if one is unknown[0] or one not in unknown]
+    return [
+        whole if culprit is unknown[0] else culprit
+        for culprit in culprits
+        if culprit is unknown[0] or culprit not in unknown
+    ]
 
 
 def _with_bound(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
@@ -148,15 +169,16 @@ def _with_bound(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
     """
     if culprit.cause and " + " not in culprit.cause:  # two numbers that were fitted explain much
         return culprit
-    own = {one.target: one for one in seen.names.pairings}
+    pairings = {pairing.target: pairing for pairing in seen.names.pairings}
     steps = range(len(seen.traces[0].losses))
     after = [{**trace.values(step, AFTER)} for step in steps for trace in seen.traces]
     bounds: set[tuple[str, str]] = set()
     for name in culprit.parameters:
         values = [
-            (own[name].transform.apply(after[2 * step][own[name].source]), after[2 * step + 1][name]) for step in steps
+            (pairings[name].transform.apply(after[2 * step][pairings[name].source]), after[2 * step + 1][name])
+            for step in steps
         ]
-        found = _bound_of(values, "reference") or _bound_of([one[::-1] for one in values], "candidate")
+        found = _bound_of(values, "reference") or _bound_of([pair[::-1] for pair in values], "candidate")
         bounds.add(found or ("", ""))
     if len(bounds) != 1 or ("", "") in bounds:
         return culprit
@@ -166,15 +188,17 @@ def _with_bound(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
 
 def _bound_of(values: Sequence[tuple[Array, Array]], side: str) -> tuple[str, str] | None:
     """The numbers at which the first of two values stand wherever both differ, the second beyond; None for none."""
-    held: dict[str, list[float]] = {"low": [], "high": []}
-    for one, other in values:
-        if one.shape != other.shape or one.dtype.kind != "f":
+    numbers: dict[str, list[float]] = {"low": [], "high": []}
+    for first, second in values:
+        if first.shape != second.shape or first.dtype.kind != "f":
             return None
-        apart = np.abs(one.astype(np.float64) - other) > LAST_PLACES * EPSILON[dtype_name(one.dtype)] * np.abs(one)
-        held["low"] += one[apart & (other < one)].tolist()
-        held["high"] += one[apart & (other > one)].tolist()
-    found = [{*own} for own in held.values() if own]
-    if sum(map(len, held.values())) < 2 or any(len(own) != 1 for own in found):
+        apart = np.abs(first.astype(np.float64) - second) > LAST_PLACES * EPSILON[dtype_name(first.dtype)] * np.abs(
+            first
+        )
+        numbers["low"] += first[apart & (second < first)].tolist()
+        numbers["high"] += first[apart & (second > first)].tolist()
+    found = [{*own} for own in numbers.values() if own]
+    if sum(map(len, numbers.values())) < 2 or any(len(own) != 1 for own in found):
         return None
     return side, " to ".join(f"{own.pop():.6g}" for own in found)
 
@@ -205,12 +229,14 @@ def _with_reason(culprit: StepCulprit, candidate: RecordedSteps) -> StepCulprit:
     return replace(culprit, change=sentence("step_change.decay_by_names"))
 
 
-def _sizes(one: SteppedParameter, factor: float) -> ComparedUpdate:
+def _sizes(parameter: SteppedParameter, factor: float) -> ComparedUpdate:
     """The norms of what each step changed, on both sides from the values before it."""
-    own = one.reference_after if one.candidate_reset else one.candidate_after
-    mine = map(moved_norm, [one.before, *one.reference_after[:-1]], one.reference_after)
-    theirs = map(moved_norm, [one.before, *own[:-1]], one.candidate_after)
-    return ComparedUpdate(one.reference, one.candidate, gradient_norm(one.before), tuple(mine), tuple(theirs), factor)
+    own = parameter.reference_after if parameter.candidate_reset else parameter.candidate_after
+    mine = map(moved_norm, [parameter.before, *parameter.reference_after[:-1]], parameter.reference_after)
+    theirs = map(moved_norm, [parameter.before, *own[:-1]], parameter.candidate_after)
+    return ComparedUpdate(
+        parameter.reference, parameter.candidate, gradient_norm(parameter.before), tuple(mine), tuple(theirs), factor
+    )
 
 
 def update_culprits(result: UpdatesResult) -> list[StepCulprit]:
@@ -237,40 +263,42 @@ def _step_of(reference: FieldValue, candidate: FieldValue) -> object:
 
 def held_by_none(seen: SeenSteps) -> list[StepCulprit]:
     """Parameters that the reference's optimizers get a gradient of, and that are in no optimizer of the candidate."""
-    held, given = seen.traces[1].held, seen.traces[0].values(0, GIVEN)
+    held_names, given = seen.traces[1].held, seen.traces[0].values(0, GIVEN)
     if not seen.sees_updates:
         return []
     trained = {one.name for one in seen.parameters[1].parameters if one.trainable and not one.tied_to}
     pairs = [one for one in seen.names.pairings if one.source in given and one.target in trained]
     by_code = updated_by_code(seen)
-    names = tuple(one.target for one in pairs if held is not None and one.target not in held | by_code)
+    names = tuple(one.target for one in pairs if held_names is not None and one.target not in held_names | by_code)
     if not names:
         return []
     return [StepCulprit("update", "optimizer", "", "", "", "", 0.0, "in-no-optimizer", {}, names, sureness="confirmed")]
 
 
 def scale_of_optimizers(seen: SeenSteps) -> float:
-    """By what the candidate's optimizers multiply gradients, over the reference's, where these are as they got them."""
+    """The factor of the candidate's optimizers on gradients, over the reference's, where they get what was computed."""
     return optimizer_scale(seen.sides[0].groups, seen.sides[1].groups) if seen.live is None else 1.0
 
 
 def _culprit(findings: Sequence[UpdateFinding]) -> StepCulprit:
-    """Of one cause; several if settings of the groups differ."""
+    """Name one cause, or several if settings of the groups differ."""
     first = findings[0]
     changes = first.alternatives[0] if first.alternatives else ()
     settings: dict[str, list[str]] = {}
-    for one in (change for finding in findings for change in (finding.alternatives or ((),))[0]):
-        settings.setdefault(one.setting, []).append(f"{_value_text(one.reference)} vs {_value_text(one.candidate)}")
+    for change in (change for finding in findings for change in (finding.alternatives or ((),))[0]):
+        settings.setdefault(change.setting, []).append(
+            f"{_value_text(change.reference)} vs {_value_text(change.candidate)}"
+        )
     facts = {setting: ", ".join(dict.fromkeys(values)) for setting, values in settings.items()}
     if len(first.alternatives) > 1:
-        others = (" + ".join(one.code for one in other) for other in first.alternatives[1:])
+        others = (" + ".join(change.code for change in other) for other in first.alternatives[1:])
         facts["or"] = ", ".join(others)
     if first.steps_to_tell is not None:
         facts["steps that tell"] = str(first.steps_to_tell)
-    names = tuple(name for one in findings for name in one.candidates)
+    names = tuple(name for finding in findings for name in finding.candidates)
     return StepCulprit(
-        "update", "optimizer", "", "", "", "", max(one.difference for one in findings),
-        " + ".join(one.code for one in changes), {**facts}, names,
+        "update", "optimizer", "", "", "", "", max(finding.difference for finding in findings),
+        " + ".join(change.code for change in changes), {**facts}, names,
         sureness=_sureness(first),
     )  # fmt: skip
 
@@ -329,14 +357,14 @@ def _unlike(
     """Rates of paired groups that part behind the steps that were taken, with the candidate's parameters."""
     paired: dict[tuple[int, int], list[str]] = {}
     groups = seen.sides[0].groups, seen.sides[1].groups
-    for one in seen.names.pairings:
-        if one.source in groups[0] and one.target in groups[1]:
-            paired.setdefault((id(groups[0][one.source]), id(groups[1][one.target])), []).append(one.target)
+    for pairing in seen.names.pairings:
+        if pairing.source in groups[0] and pairing.target in groups[1]:
+            paired.setdefault((id(groups[0][pairing.source]), id(groups[1][pairing.target])), []).append(pairing.target)
     known = {id(group): group.rates for own in groups for group in own.values()}
     taken = len(seen.traces[0].losses)
     for (mine, theirs), names in paired.items():
         rates = known[mine], known[theirs]
-        if faulty & {*names} or any(one.problem or not one.values or one.by == BY_LOOP for one in rates):
+        if faulty & {*names} or any(rate.problem or not rate.values or rate.by == BY_LOOP for rate in rates):
             continue
         unlike = first_unlike_rate(*rates)
         if unlike is not None and unlike.step >= taken:
@@ -386,12 +414,12 @@ def own_update_culprits(seen: SeenSteps, only: Collection[str] | None = None) ->
     """
     for step in range(len(seen.traces[0].losses)):
         found = _changes(seen, step)
-        changes = [one for one in found if only is None or one.name in only]
-        off = [one for one in changes if _apart(one.meant, one.made) > one.limit]
+        changes = [change for change in found if only is None or change.name in only]
+        off = [change for change in changes if _apart(change.meant, change.made) > change.limit]
         if not off:
             continue
-        mine = np.concatenate([one.meant.ravel() for one in off])
-        theirs = np.concatenate([one.made.ravel() for one in off])
+        mine = np.concatenate([change.meant.ravel() for change in off])
+        theirs = np.concatenate([change.made.ravel() for change in off])
         length = float(mine @ mine)
         factor = float(mine @ theirs) / length if length else 0.0
         scaled = (
@@ -403,7 +431,7 @@ def own_update_culprits(seen: SeenSteps, only: Collection[str] | None = None) ->
         cause, facts = ("learning-rate", {"factor": float(f"{factor:.4g}")}) if scaled else ("", {})
         if not theirs.any():
             cause = "did-not-move"
-        names, above = tuple(dict.fromkeys(one.name for one in off)), max(one.limit for one in off)
+        names, above = tuple(dict.fromkeys(change.name for change in off)), max(change.limit for change in off)
         return [
             StepCulprit(
                 "update", "optimizer", "", "", "", "", _apart(mine, theirs) / above, cause, {**facts}, names,
@@ -434,34 +462,166 @@ class _Change:
 
 
 def _changes(seen: SeenSteps, step: int) -> list[_Change]:
-    """Of each parameter that has a gradient on the reference's side; left out is what has none but rounding."""
+    """The change of each parameter with a gradient on the reference's side, but for those that have rounding alone."""
     pairs = paired_values(seen.names, seen.computed(0, step), seen.computed(1, step))
     judged = judge_values(pairs, seen.noise.together, (step, COMPUTED), alone=False, coarser=seen.precision_of)
-    shares = {one.pairing: _share(one.measurement) for one in judged if not one.is_noise}
-    starts = {one.pairing: one.value for one in paired_values(seen.names, {}, _before(seen, step))}
-    found = []
-    for one in paired_values(seen.names, *(trace.values(step, AFTER) for trace in seen.traces)):
-        start, share = starts.get(one.pairing), shares.get(one.pairing)
-        if share is not None and start is not None and one.meant is not None and one.value is not None:
-            meant, made = (value.astype(np.float64) - start for value in (one.meant, one.value))
+    shares = {gradient.pairing: _share(gradient.measurement) for gradient in judged if not gradient.is_noise}
+    before = carried_over(seen.names, seen.traces[0].values(step - 1, AFTER), seen.start) if step else seen.start
+    starts = {pair.pairing: pair.value for pair in paired_values(seen.updated_names, {}, before)}
+    changes = []
+    for pair in paired_values(seen.updated_names, *(trace.values(step, AFTER) for trace in seen.traces)):
+        start, share = starts.get(pair.pairing), shares.get(pair.pairing)
+        if share is not None and start is not None and pair.meant is not None and pair.value is not None:
+            meant, made = (value.astype(np.float64) - start for value in (pair.meant, pair.value))
             rounding = EPSILON[dtype_name(start.dtype)] * rms(start) / max(rms(meant), float(np.finfo(np.float64).tiny))
             limit = max(OWN_UPDATE_SHARE, OWN_UPDATE_ROUNDINGS * share, OWN_UPDATE_ROUNDINGS * rounding)
-            found.append(_Change(one.pairing.target, meant, made, limit))
-    return found
+            changes.append(_Change(pair.pairing.target, meant, made, limit))
+    return changes
 
 
 def _share(measurement: Measurement | None) -> float:
-    """By what share of its size the candidate's own gradient is another one."""
+    """The part of the candidate's own gradient that is another one, as a share of its size."""
     if measurement is None or not measurement.reference_rms:
         return 0.0
     return measurement.rmse / measurement.reference_rms
-
-
-def _before(seen: SeenSteps, step: int) -> Mapping[str, Array]:
-    return carried_over(seen.names, seen.traces[0].values(step - 1, AFTER), seen.start) if step else seen.start
 
 
 def _apart(mine: Array, theirs: Array) -> float:
     """How far two changes are apart, as a share of the reference's; 0 where neither is anything."""
     length, gap = float(np.linalg.norm(mine)), float(np.linalg.norm(theirs - mine))
     return gap / length if length else float(gap > 0.0)
+
+
+# Updates that no rule explains, where a side moves parameters at a rate of 0: by a decay or a bound of the loop's
+# own.
+#
+# What is moved so is no part of the optimizer's rule. It is tried in two ways: taken off both sides, and done to the
+# values that the other side ends at.
+
+MOVED = "moved-at-rate-zero"
+
+
+def explain_at_rate_zero(culprits: Sequence[StepCulprit], seen: SeenSteps, apart: StepsApart) -> list[StepCulprit]:
+    """Return the culprits; updates that a step at a rate of 0 explains become one.
+
+    They do if no single change of the rule explains one of them: of a parameter with a single number any change does.
+    """
+    moves = _MovesAtRateZero(seen, apart)
+    updates = [culprit for culprit in culprits if culprit.kind == "update" and culprit.factor > 1.0]
+    unlike = {name for culprit in updates for name in culprit.parameters if moves.unlike(name)}
+    if not any(unlike & {*culprit.parameters} for culprit in updates if not culprit.cause or "+" in culprit.cause):
+        return [*culprits]
+    explained = {name for culprit in updates for name in culprit.parameters if moves.explain(name)}
+    unknown = {name for culprit in updates if not culprit.cause for name in culprit.parameters}
+    moved = [name for culprit in updates for name in culprit.parameters if name in explained | (unlike & unknown)]
+    if not moved:
+        return [*culprits]
+    confirmed = explained.issuperset(moved)
+    first = next(culprit for culprit in updates if {*moved} & {*culprit.parameters})
+    left = [
+        replace(culprit, parameters=tuple(name for name in culprit.parameters if name not in moved))
+        for culprit in culprits
+    ]
+    named = replace(
+        first,
+        cause=MOVED,
+        facts=moves.facts(moved),
+        parameters=tuple(moved),
+        factor=max(culprit.factor for culprit in updates),
+        sureness="confirmed" if confirmed else "suspected",
+    )
+    kept = [now for culprit, now in zip(culprits, left, strict=True) if now.parameters or not culprit.parameters]
+    place = culprits.index(first)
+    return [*kept[:place], named, *kept[place:]]
+
+
+class _MovesAtRateZero:
+    """What both sides move at a rate of 0, parameter by parameter, by the candidate's names."""
+
+    def __init__(self, seen: SeenSteps, apart: StepsApart) -> None:
+        self._seen, self._apart = seen, apart
+        self._pairings = {one.target: one for one in without_sums(apart.names).pairings if one.source in apart.after[0]}
+
+    def unlike(self, name: str) -> bool:
+        return any(not _same(*pair) for pair in self._pairs(name, self._apart.at_rate_zero))
+
+    def explain(self, name: str) -> bool:
+        """Tell whether both sides agree without what they move so, or one does so to what the other ends at."""
+        if not all([*self._pairs(name, values)] for values in (self._apart.before, self._apart.at_rate_zero)):
+            return False
+        return self._without_moves(name) or self._once_more(name)
+
+    def facts(self, names: Sequence[str]) -> dict[str, float | int | str]:
+        """What moves on each side: as one factor of the values, or as a share of their size."""
+        found = [_movement_text([self._pair(name, side) for name in names]) for side in range(len(self._apart.before))]
+        return {"at a rate of 0": joined(" vs ", found)}
+
+    def _pair(self, name: str, side: int) -> tuple[Array, Array]:
+        own = name if side else self._pairings[name].source
+        after = self._apart.at_rate_zero[side] or {}
+        return self._apart.before[side][own], after[own]
+
+    def _pairs(self, name: str, values: Sequence[Mapping[str, Array] | None]) -> Iterator[tuple[Array, Array]]:
+        pairing, (mine, theirs) = self._pairings.get(name), values
+        pair = (
+            None
+            if pairing is None or mine is None or theirs is None
+            else paired_value(pairing, mine.get(pairing.source), theirs.get(name))
+        )
+        if pair is not None and pair.meant is not None and pair.value is not None:
+            yield pair.meant, pair.value
+
+    def _without_moves(self, name: str) -> bool:
+        (start,) = self._pairs(name, self._apart.before)
+        (still,) = self._pairs(name, self._apart.at_rate_zero)
+        (ends,) = self._pairs(name, self._apart.after)
+        mine, theirs = (
+            end.astype(np.float64) - (zero.astype(np.float64) - begun)
+            for end, zero, begun in zip(ends, still, start, strict=True)
+        )
+        return _same(mine.astype(ends[0].dtype), theirs.astype(ends[1].dtype))
+
+    def _once_more(self, name: str) -> bool:
+        """Step the side that moves at a rate of 0 from where the other side ends."""
+        names = self._pairings[name].source, name
+        moves = [not _same(*self._pair(name, side)) for side in range(len(names))]
+        if all(moves):
+            return False
+        side = int(moves[1])
+        done = (self._done_by_reference, self._done_by_candidate)[side]
+        return names[side] in done and _same(done[names[side]], self._apart.after[side][names[side]])
+
+    @cached_property
+    def _done_by_reference(self) -> Mapping[str, Array]:
+        """The reference's step at a rate of 0 from the candidate's values after its own step."""
+        apart = self._apart
+        start = brought_back(apart.names, apart.after[1], apart.before[0])
+        return self._stepped(self._seen.live_reference, {**apart.before[0], **start})
+
+    @cached_property
+    def _done_by_candidate(self) -> Mapping[str, Array]:
+        apart = self._apart
+        start = carried_over(apart.names, apart.after[0], apart.before[1])
+        return self._stepped(self._seen.live, {**apart.before[1], **start})
+
+    def _stepped(self, side: TrainingSide | None, start: Mapping[str, Array]) -> Mapping[str, Array]:
+        found = None if side is None else step_once(side, self._seen, start, rate_zero=True)
+        return found or {}
+
+
+def _same(one: Array, other: Array) -> bool:
+    """Tell whether rounding explains what two tensors differ by."""
+    figures = measure(one, other)
+    return smallest_factor(figures, rounding_limit(figures, one.dtype.name)) <= 1.0
+
+
+def _movement_text(pairs: Sequence[tuple[Array, Array]]) -> str:
+    """What a step at a rate of 0 made of values: nothing, times one factor, or moved by a share of their size."""
+    before, after = (np.concatenate([one[end].astype(np.float64).reshape(-1) for one in pairs]) for end in (0, 1))
+    size, moved = float(np.linalg.norm(before)), float(np.linalg.norm(after - before))
+    if not moved or not size:
+        return sentence("update_fact.moved", size=moved)
+    factor = float(before @ after) / size**2
+    if np.linalg.norm(after - factor * before) <= UNEXPLAINED_SHARE * moved:
+        return sentence("update_fact.times", factor=factor)
+    return sentence("update_fact.moved_share", share=moved / size)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.dtypes import EPSILON, dtype_name, numpy_dtype
 from align.core.name_map import SIDES
+from align.core.parameters import EPSILON, dtype_name, numpy_dtype
 from align.core.protocols import ModelRunner
 from align.core.verdicts import Finding
 from align.errors import UserCodeError
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.protocols import Batch
     from align.core.traces import Capture, Limit, Measurement
     from align.core.training import Training
@@ -88,12 +88,12 @@ def relate_gradients(
         return GradientRelation("no-gradient") if meant is not None and np.any(meant) else UNKNOWN
     if meant is None or not np.any(meant):
         return GradientRelation("gradient-not-stopped")
-    right, own, *before = (_spread(one) for one in (meant, value, *earlier))
-    if own.shape != right.shape or not (np.isfinite(own).all() and np.isfinite(right).all()):
+    right, actual, *before = (_spread(one) for one in (meant, value, *earlier))
+    if actual.shape != right.shape or not (np.isfinite(actual).all() and np.isfinite(right).all()):
         return UNKNOWN
-    return _related(
-        right, own, before, UNEXPLAINED_SHARE_OF_HALF if half or value.dtype.itemsize < 4 else UNEXPLAINED_SHARE
-    )
+    left = UNEXPLAINED_SHARE_OF_HALF if half or value.dtype.itemsize < 4 else UNEXPLAINED_SHARE
+    summed = _summed(right, actual, before, left)
+    return summed or _scaled(right, actual, left) or _cut_off(right, actual) or UNKNOWN
 
 
 def _spread(value: Array) -> Array:
@@ -107,45 +107,41 @@ def _spread(value: Array) -> Array:
     return np.asarray(flat[places].astype(np.float64))
 
 
-def _related(right: Array, own: Array, earlier: Sequence[Array], left: float) -> GradientRelation:
-    return _summed(right, own, earlier, left) or _scaled(right, own, left) or _cut_off(right, own) or UNKNOWN
-
-
-def _scaled(right: Array, own: Array, left: float) -> GradientRelation | None:
+def _scaled(right: Array, actual: Array, left: float) -> GradientRelation | None:
     if not right.any():
         return None
-    factor = float(right @ own) / float(right @ right)
-    rest = np.sqrt(np.mean((own - factor * right) ** 2))
-    if not factor or rest > left * np.sqrt(np.mean(own**2)) or abs(factor - 1.0) <= left:
+    factor = float(right @ actual) / float(right @ right)
+    rest = np.sqrt(np.mean((actual - factor * right) ** 2))
+    if not factor or rest > left * np.sqrt(np.mean(actual**2)) or abs(factor - 1.0) <= left:
         return None
     return GradientRelation("gradient-factor", {"factor": float(f"{factor:.4g}")})
 
 
-def _summed(right: Array, own: Array, earlier: Sequence[Array], left: float) -> GradientRelation | None:
+def _summed(right: Array, actual: Array, earlier: Sequence[Array], left: float) -> GradientRelation | None:
     """The gradients of the steps before still in it."""
     if not earlier:
         return None
     whole = right + sum(earlier)
-    rest = np.sqrt(np.mean((own - whole) ** 2))
-    if rest > left * np.sqrt(np.mean(own**2)) or np.sqrt(np.mean((own - right) ** 2)) <= left * np.sqrt(
-        np.mean(own**2)
+    rest = np.sqrt(np.mean((actual - whole) ** 2))
+    if rest > left * np.sqrt(np.mean(actual**2)) or np.sqrt(np.mean((actual - right) ** 2)) <= left * np.sqrt(
+        np.mean(actual**2)
     ):
         return None
     return GradientRelation(NOT_CLEARED, {"steps": len(earlier) + 1})
 
 
 def scale_taken_off(computed: Mapping[str, Array], given: Mapping[str, Array], parts: int) -> float:
-    """By what a step divides the gradients that it computed before optimizers get them: a loss scale; 1 for none.
+    """The number that a step divides its gradients by before optimizers get them: a loss scale; 1 for none.
 
     Most parameters have to show one number: a power of two or ten that scales are made of, or the number of `parts` of
     a batch, over which the gradients are averaged in the place of the losses.
     """
     factors = [
-        float(found.facts["factor"])
+        float(relation.facts["factor"])
         for name in computed
         if name in given and computed[name].shape == given[name].shape
-        for found in (relate_gradients(computed[name], given[name]),)
-        if found.cause == "gradient-factor"
+        for relation in (relate_gradients(computed[name], given[name]),)
+        if relation.cause == "gradient-factor"
     ]
     for one in factors:
         alike = sum(abs(other / one - 1.0) <= FACTOR_TOLERANCE for other in factors)
@@ -164,30 +160,33 @@ def nearest_scale(factor: float) -> float | None:
     return next((one for one in powers if abs(factor / one - 1.0) <= FACTOR_TOLERANCE), None)
 
 
-def _cut_off(right: Array, own: Array) -> GradientRelation | None:
+def _cut_off(right: Array, actual: Array) -> GradientRelation | None:
     """Clipped at a bound, or zero in some places and right in all others."""
-    bound = float(np.abs(own).max())
+    bound = float(np.abs(actual).max())
     clipped = np.clip(right, -bound, bound)
     scale = np.abs(right).max()
     if (np.abs(right) > bound * (1 + UNEXPLAINED_SHARE)).sum() >= FEWEST_AT_BOUND and np.abs(
-        own - clipped
+        actual - clipped
     ).max() <= UNEXPLAINED_SHARE * scale:
         return GradientRelation("gradient-clipped", {"bound": float(f"{bound:.4g}")})
-    places = {"gradient-masked": (own == 0.0) & (right != 0.0), "gradient-not-masked": (right == 0.0) & (own != 0.0)}
+    places = {
+        "gradient-masked": (actual == 0.0) & (right != 0.0),
+        "gradient-not-masked": (right == 0.0) & (actual != 0.0),
+    }
     for cause, other in places.items():
-        factor = _factor_in(right[~other], own[~other]) if other.any() else None
+        factor = _factor_in(right[~other], actual[~other]) if other.any() else None
         if factor is not None:
             facts: dict[str, float | int | str] = {"share": float(f"{other.mean():.3g}")}
             return GradientRelation(cause, facts if factor == 1.0 else {**facts, "factor": factor})
     return None
 
 
-def _factor_in(right: Array, own: Array) -> float | None:
-    """By what the one is the other, as of a mean over more places; 1 if it is the same, None if neither."""
+def _factor_in(right: Array, actual: Array) -> float | None:
+    """The factor between two, as of a mean over more places; 1 if they are the same, None if there is none."""
     length = float(right @ right)
-    factor = float(right @ own) / length if length and right.size >= TERM_FEWEST_ELEMENTS else 0.0
-    room = UNEXPLAINED_SHARE * np.abs(own).max(initial=0.0)
-    near = (one for one in (1.0, factor) if one and np.abs(own - one * right).max(initial=0.0) <= room)
+    factor = float(right @ actual) / length if length and right.size >= TERM_FEWEST_ELEMENTS else 0.0
+    room = UNEXPLAINED_SHARE * np.abs(actual).max(initial=0.0)
+    near = (one for one in (1.0, factor) if one and np.abs(actual - one * right).max(initial=0.0) <= room)
     return next((float(f"{one:.4g}") for one in near), None)
 
 
@@ -246,12 +245,12 @@ class StepJudge:
         return factor
 
     def _coarser(self, tensor: ReplacedTensor) -> tuple[str, str]:
-        """In what the layer computes that made it, or the code around; of what is gathered, all that was before."""
-        own = tensor.own
+        """The dtypes of the layer or the code that made a tensor; for gathered gradients, those of all layers."""
+        place = tensor.own
         if self._gathered:
             return self._precision.whole
-        made_there = (tensor.way == "forward") == (own.role == "output")
-        return self._precision.of_layer(own.module) if made_there else self._precision.of_code(own.module)
+        made_there = (tensor.way == "forward") == (place.role == "output")
+        return self._precision.of_layer(place.module) if made_there else self._precision.of_code(place.module)
 
 
 def judged(  # noqa: PLR0913 - a tensor, its noise, and how it is judged
@@ -411,7 +410,7 @@ def _with_layers(noise: StepNoise, trace: StepTrace, together: StepTrace, dtype:
 
 
 def _of_layers(ordinary: TraceFolder, other: TraceFolder, dtype: str) -> dict[str, Measurement]:
-    """Of what layers took and returned in the whole step, or of the gradients that came back to it."""
+    """Measure what layers took and returned in the whole step, or the gradients that came back to it."""
     sink = NoiseSink(ordinary, dtype)
     for one in other.captures:
         sink.add(one, other.value(one))
@@ -431,11 +430,11 @@ class RandomRounding:
         unit = EPSILON.get(dtype_name(value.dtype))
         if unit is None:
             return value
-        found, flat = np.empty(value.size, value.dtype), value.reshape(-1)
+        moved, flat = np.empty(value.size, value.dtype), value.reshape(-1)
         for block in blocks_of(value.size):
             share = 1.0 + unit * self._generator.uniform(-1.0, 1.0, flat[block].shape)
-            found[block] = (flat[block].astype(np.float64) * share).astype(value.dtype)
-        return found.reshape(value.shape)
+            moved[block] = (flat[block].astype(np.float64) * share).astype(value.dtype)
+        return moved.reshape(value.shape)
 
 
 def _widened(opened: TrainingSide) -> Training | str:
@@ -448,19 +447,19 @@ def _widened(opened: TrainingSide) -> Training | str:
     model = reader.widened(training.model)
     loss = reader.widened(training.loss) if reader.owns(training.loss) else training.loss
     if model is None:
-        return sentence("run_finding.cannot_run_wide", framework=reader.name)
+        return sentence("noise_note.no_float64", framework=reader.name)
     return replace(training, model=model, loss=loss, optimizer=None, step=None)
 
 
 def _of_values(
     trace: StepTrace, values: Mapping[str, Array], which: tuple[str, int], dtype: str
 ) -> dict[str, Measurement]:
-    found: dict[str, Measurement] = {}
+    noise: dict[str, Measurement] = {}
     what, step = which
     ordinary = trace.values(step, what)
     for name in values.keys() & ordinary.keys():
-        found |= noise_of(value_capture(name, step, what, ordinary[name]), ordinary[name], values[name], dtype)
-    return found
+        noise |= noise_of(value_capture(name, step, what, ordinary[name]), ordinary[name], values[name], dtype)
+    return noise
 
 
 def _unmeasured(opened: TrainingSide, reason: str) -> tuple[Finding, ...]:
@@ -497,22 +496,22 @@ class StepPrecision:
         self._partners = {one.candidate.module: one.reference.module for one in reversed(pairs)}
 
     def of_layer(self, module: str) -> tuple[str, str]:
-        """Those in which a layer, named as on the candidate, computes: by itself, and inside of it."""
+        """The dtypes in which a layer, named as on the candidate, computes: by itself, and inside of it."""
         return self._of(0, self._partners.get(module, "")), self._of(1, module)
 
     def of_code(self, module: str) -> tuple[str, str]:
-        """Those of the code around a layer: of all layers beside it."""
+        """The dtypes of the code around a layer: of all layers beside it."""
         partner = self._partners.get(module, "")
         return self._inside[0].get(_parent(partner), ""), self._inside[1].get(_parent(module), "")
 
     @property
     def whole(self) -> tuple[str, str]:
-        """Those of both sides as a whole."""
+        """The dtypes of both sides as a whole."""
         return self._of(0, ""), self._of(1, "")
 
     @property
     def loss_share(self) -> float:
-        """By what share of itself a loss may differ where a side computes in half precision, else 0."""
+        """The share of itself by which a loss may differ where a side computes in half precision, else 0."""
         coarsest = coarsest_dtype(*self.whole)
         return RELATIVE_BY_DTYPE[coarsest] if coarsest in HALF else 0.0
 
@@ -528,13 +527,13 @@ class StepPrecision:
                 yield Finding(f"computes-in-{dtype}", severity, label, message, facts)
 
     def _of(self, side: int, module: str) -> str:
-        """By itself, inside of it, and of a wrapper that holds nothing else; one that is not called is its parent's."""
-        own, inside = self._own[side], self._inside[side]
-        while module and module not in own and module not in inside:
+        """The coarsest dtype of a layer, what is inside and a mere wrapper; one that is not called has its parent's."""
+        dtypes, inside = self._own[side], self._inside[side]
+        while module and module not in dtypes and module not in inside:
             module = _parent(module)
         around = _parent(module)
-        alone = module and around and sum(_parent(path) == around for path in own) == 1
-        return coarsest_dtype(own.get(module, ""), inside.get(module, ""), own.get(around, "") if alone else "")
+        alone = module and around and sum(_parent(path) == around for path in dtypes) == 1
+        return coarsest_dtype(dtypes.get(module, ""), inside.get(module, ""), dtypes.get(around, "") if alone else "")
 
 
 def _dtypes(trace: TraceFolder, cast_back: dict[str, str]) -> dict[str, str]:
@@ -545,26 +544,26 @@ def _dtypes(trace: TraceFolder, cast_back: dict[str, str]) -> dict[str, str]:
     return found
 
 
-def _inside(own: dict[str, str]) -> dict[str, str]:
+def _inside(dtypes: dict[str, str]) -> dict[str, str]:
     """The coarsest dtype of what stands in each module, however deep."""
-    found: dict[str, str] = defaultdict(str)
-    for path, dtype in own.items():
+    coarsest: dict[str, str] = defaultdict(str)
+    for path, dtype in dtypes.items():
         while path:
             path = _parent(path)  # noqa: PLW2901 - upwards
-            found[path] = coarsest_dtype(found[path], dtype)
-    return dict(found)
+            coarsest[path] = coarsest_dtype(coarsest[path], dtype)
+    return dict(coarsest)
 
 
 def _cast_back(traces: tuple[TraceFolder, TraceFolder], pairs: Sequence[CallPair]) -> tuple[dict[str, str], ...]:
-    """By the keys of outputs of each side: the coarser dtype that holds all of it, and does not hold the other's."""
-    found: tuple[dict[str, str], dict[str, str]] = ({}, {})
+    """For outputs of each side, by key: the coarser dtype that holds all of it, and does not hold the other's."""
+    casts: tuple[dict[str, str], dict[str, str]] = ({}, {})
     for pair in pairs:
         if len(pair.reference.outputs) == len(pair.candidate.outputs):
             for ends in zip(pair.reference.outputs, pair.candidate.outputs, strict=True):
                 held = _held_on_one_side(*(trace.value(one) for trace, one in zip(traces, ends, strict=True)))
                 for side, dtype in enumerate(held):
-                    found[side][ends[side].key] = dtype
-    return found
+                    casts[side][ends[side].key] = dtype
+    return casts
 
 
 def _held_on_one_side(one: Array, other: Array) -> tuple[str, str]:

@@ -6,16 +6,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from align.core.dtypes import dtype_name, numpy_dtype
+from align.core.parameters import dtype_name, numpy_dtype
 from align.core.traces import Capture
 from align.measure.tensor_statistics import LearnedLayouts, PermutedLayout, relative_rms_distance
 from align.models.inputs import SpilledArrays
 from align.traces.module_calls import call_key, inputs_of_calls, pair_inputs
 from align.traces.trace_folder import TraceFolder, TraceWriter
+from align.training.open_training import StepUnseen
 from align.training.thresholds import (
     LAYOUT_FEWEST_ELEMENTS,
     LAYOUT_MOST_AXES,
@@ -23,14 +24,14 @@ from align.training.thresholds import (
     OTHER_LAYOUT_DISTANCE,
     SAME_LAYOUT_DISTANCE,
 )
-from align.training.watch_step import StepUnseen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.protocols import Batch
+    from align.core.traces import CaptureSink
     from align.measure.tensor_statistics import Layout
     from align.traces.module_calls import CallPair
     from align.training.open_training import TrainingSide
@@ -53,16 +54,6 @@ def times(gradient: Array, factor: float) -> Array:
     return gradient if factor == 1.0 else np.asarray(gradient * factor, dtype=gradient.dtype)
 
 
-def nothing_changed(_step: int, _values: Mapping[str, Array]) -> Mapping[str, Array]:
-    """Let everything be as it is."""
-    return {}
-
-
-def no_moments(_step: int) -> Iterable[tuple[str, str, Array]]:
-    """Read nothing of the optimizers."""
-    return ()
-
-
 class StepWriter(StepUnseen):
     """A StepSink that writes steps into a folder; use it as a context manager, which seals it.
 
@@ -80,8 +71,8 @@ class StepWriter(StepUnseen):
         *,
         seen: int = 1,
         begun: Callable[[int], Mapping[str, Array]] = lambda _step: {},
-        updated: Callable[[int, Mapping[str, Array]], Mapping[str, Array]] = nothing_changed,
-        moments: Callable[[int], Iterable[tuple[str, str, Array]]] = no_moments,
+        updated: Callable[[int, Mapping[str, Array]], Mapping[str, Array]] = lambda _step, _values: {},
+        moments: Callable[[int], Iterable[tuple[str, str, Array]]] = lambda _step: (),
     ) -> None:
         self._folder = folder
         self._writers = {
@@ -179,12 +170,12 @@ class StepWriter(StepUnseen):
 
     def trace(self) -> StepTrace:
         """Read back what was written, once it is sealed."""
-        found = StepTrace(self._folder, self.losses, self.held, repeated=self.repeated)
+        trace = StepTrace(self._folder, self.losses, self.held, repeated=self.repeated)
         steps = range(len(self.losses))
-        found.updates_in_order = self._in_order
+        trace.updates_in_order = self._in_order
         whole = {name: own for name, own in self._rates.items() if len(own) == len(steps)}
-        found.rates = {name: [own[step] for step in steps] for name, own in whole.items()}
-        return found
+        trace.rates = {name: [own[step] for step in steps] for name, own in whole.items()}
+        return trace
 
     def __enter__(self) -> StepWriter:
         for writer in self._writers.values():
@@ -234,13 +225,13 @@ class StepTrace(UpdateTrace):
         self,
         folder: Path,
         losses: Sequence[float | None],
-        held: frozenset[str] | None = None,
+        held_names: frozenset[str] | None = None,
         *,
         repeated: bool = False,
     ) -> None:
         super().__init__(folder, losses)
         self.forward, self.backward = TraceFolder(folder / FORWARD), TraceFolder(folder / BACKWARD)
-        self.held, self.repeated = held, repeated
+        self.held, self.repeated = held_names, repeated
         self.rates: Mapping[str, Sequence[float]] = {}  # of each step, at the update itself; of a live side
         self.updates_in_order: Sequence[frozenset[str]] = ()  # what each update of the first step moved; of a live side
 
@@ -251,17 +242,17 @@ class StepTrace(UpdateTrace):
 
     @cached_property
     def leaders(self) -> dict[str, Capture]:
-        """Of inputs that one call was given twice, by the key of each: the first of them.
+        """For inputs that one call was given twice, by key: the first of them.
 
         A gradient of one may come back to the other, as a layer that is given one tensor twice likes.
         """
         first: dict[tuple[str, int, int], Capture] = {}
-        found = {}
-        for one in self.forward.inputs:
-            place = self.forward.manifest.places[one.key]
-            found[one.key] = first.setdefault((one.module, one.call, place.offset), one)
-        twice = {leader.key for key, leader in found.items() if key != leader.key}
-        return {key: leader for key, leader in found.items() if leader.key in twice}
+        leaders = {}
+        for capture in self.forward.inputs:
+            place = self.forward.manifest.places[capture.key]
+            leaders[capture.key] = first.setdefault((capture.module, capture.call, place.offset), capture)
+        twice = {leader.key for key, leader in leaders.items() if key != leader.key}
+        return {key: leader for key, leader in leaders.items() if leader.key in twice}
 
     def gradient(self, capture: Capture) -> Array | None:
         """The gradient of a tensor that a layer took or returned; None if none came back.
@@ -274,6 +265,22 @@ class StepTrace(UpdateTrace):
         if not found:
             return None
         return found[0] if len(found) == 1 else np.asarray(sum(found))
+
+
+class LossesOfSteps(StepUnseen):
+    """A StepSink that begins from `values` and keeps the losses; it may show another sink the functional calls."""
+
+    def __init__(self, values: Mapping[str, Array] | None = None, functions: CaptureSink | None = None) -> None:
+        self._values, self.functions = values or {}, functions
+        self.losses: list[float | None] = []
+
+    def begin(self, step: int, held: Sequence[tuple[str, float | None]]) -> Mapping[str, Array]:  # noqa: ARG002
+        """Start from the given values."""
+        return {} if step else self._values
+
+    def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:  # noqa: ARG002
+        """Keep the loss."""
+        self.losses.append(loss)
 
 
 def take_again(side: TrainingSide, batches: Sequence[Batch], folder: Path, start: Mapping[str, Array]) -> UpdateTrace:
@@ -306,22 +313,6 @@ class ReplacedTensor:
     value: Array | None
 
 
-class Partners(Protocol):
-    """Which tensors of the reference stand for those of a side."""
-
-    def inputs(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Capture]:
-        """Those of a call's inputs, by their names on the side."""
-        ...
-
-    def output(self, own: Capture) -> Capture | None:
-        """That of an output."""
-        ...
-
-    def is_certain(self, own: Capture) -> bool:
-        """Tell whether both surely stand at the same place."""
-        ...
-
-
 class Themselves:
     """The partners of the reference's own tensors: the same ones of its ordinary run."""
 
@@ -330,7 +321,7 @@ class Themselves:
         self._outputs = {one.key: one for one in reference.forward.captures}
 
     def inputs(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Capture]:
-        """Those of the same names."""
+        """Return the inputs by their own names."""
         found = {name: self._inputs.get((module, call, name)) for name in inputs}
         return {name: one for name, one in found.items() if one is not None}
 
@@ -348,17 +339,17 @@ class PairedLayers:
 
     def __init__(self, reference: StepTrace, pairs: Sequence[CallPair]) -> None:
         given = inputs_of_calls(reference.forward)
-        self._given = {call_key(one): given.get((one.reference.module, one.reference.call), []) for one in pairs}
+        self._given = {call_key(pair): given.get((pair.reference.module, pair.reference.call), []) for pair in pairs}
         self._returned = {
             b.key: a
-            for one in pairs
-            if len(one.reference.outputs) == len(one.candidate.outputs)
-            for a, b in zip(one.reference.outputs, one.candidate.outputs, strict=True)
+            for pair in pairs
+            if len(pair.reference.outputs) == len(pair.candidate.outputs)
+            for a, b in zip(pair.reference.outputs, pair.candidate.outputs, strict=True)
         }
-        self._certain = {call_key(one) for one in pairs if one.certain}
+        self._certain = {call_key(pair) for pair in pairs if pair.certain}
 
     def inputs(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Capture]:
-        """Those that the counterpart was given."""
+        """Return the inputs that the counterpart was given."""
         return pair_inputs(self._given.get((module, call), ()), inputs)
 
     def output(self, own: Capture) -> Capture | None:
@@ -386,7 +377,7 @@ class ReplacedStep(StepUnseen):
     def __init__(
         self,
         reference: StepTrace,
-        partners: Partners,
+        partners: Themselves | PairedLayers,
         seen: Callable[[ReplacedTensor], float],
         values: Mapping[str, Array] | None = None,
         moved: Callable[[Array], Array] = np.asarray,
@@ -431,17 +422,17 @@ class ReplacedStep(StepUnseen):
         mine = self._partners.output(capture)
         return None if mine is None else self._replacement(mine, capture, value)
 
-    def _replacement(self, mine: Capture, own: Capture, value: Array) -> Array | None:
+    def _replacement(self, mine: Capture, theirs: Capture, value: Array) -> Array | None:
         meant = self._reference.forward.value(mine)
         view = self._layouts.find(mine, meant, value)
         turned = None if view is None else view.to_reference(value)
-        factor = self._seen(ReplacedTensor("forward", mine, own, meant, turned))
-        if view is None or not (factor <= 1.0 or self._partners.is_certain(own)):
+        factor = self._seen(ReplacedTensor("forward", mine, theirs, meant, turned))
+        if view is None or not (factor <= 1.0 or self._partners.is_certain(theirs)):
             return None
-        self._views[own.key] = mine, view
+        self._views[theirs.key] = mine, view
         leader = self._leader(mine)
         if leader.key in self._reference.gradients:
-            self._awaited.setdefault(leader.key, own)
+            self._awaited.setdefault(leader.key, theirs)
         return np.asarray(self._moved(view.to_candidate(meant)), dtype=value.dtype)
 
     def arrived(self, capture: Capture, gradient: Array) -> None:
@@ -494,22 +485,22 @@ class ReplacedStep(StepUnseen):
                 self.given_gradients[name] = unscaled(value, 1.0 / self.by_optimizers)
         return {}
 
-    def updated(self, held: Collection[str], values: Iterable[tuple[str, Array]]) -> Mapping[str, Array]:
+    def updated(self, held_names: Collection[str], values: Iterable[tuple[str, Array]]) -> Mapping[str, Array]:
         """Keep what the side made of them, and go on with what is meant."""
-        found = {}
+        replaced = {}
         for name, value in values if self.meant_after else ():
-            if name in self.meant_after and name not in self.after and (name in held or name not in self._held):
+            if name in self.meant_after and name not in self.after and (name in held_names or name not in self._held):
                 self.after[name] = value
-                found[name] = self.meant_after[name]
-        return found
+                replaced[name] = self.meant_after[name]
+        return replaced
 
     def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:  # noqa: ARG002
         """Tell of gradients that came in parts or not at all, and keep the values."""
-        for mine, own, whole in self._gathered.values():
-            self._seen(ReplacedTensor("backward", mine, own, self._reference.gradient(mine), whole))
-        for own in self._awaited.values():
-            mine = self._views[own.key][0]
-            self._seen(ReplacedTensor("backward", mine, own, self._reference.gradient(mine), None))
+        for mine, theirs, whole in self._gathered.values():
+            self._seen(ReplacedTensor("backward", mine, theirs, self._reference.gradient(mine), whole))
+        for theirs in self._awaited.values():
+            mine = self._views[theirs.key][0]
+            self._seen(ReplacedTensor("backward", mine, theirs, self._reference.gradient(mine), None))
         self.loss = loss
         for name, value in values:
             if name not in self.after:
@@ -544,13 +535,13 @@ def _turned(meant: Array, value: Array) -> PermutedLayout | None:
     if len({*value.shape}) == value.ndim:  # no other order of axes has this shape
         return None
     places = np.random.default_rng(0).integers(0, value.size, LAYOUT_SAMPLES)
-    own = value.reshape(-1)[places].astype(np.float64)
-    if relative_rms_distance(meant.reshape(-1)[places].astype(np.float64), own) <= OTHER_LAYOUT_DISTANCE:
+    samples = value.reshape(-1)[places].astype(np.float64)
+    if relative_rms_distance(meant.reshape(-1)[places].astype(np.float64), samples) <= OTHER_LAYOUT_DISTANCE:
         return None
     for order in permutations(range(value.ndim)):
         turned = meant.transpose(order)
         if turned.shape == value.shape:
             other = turned[np.unravel_index(places, turned.shape)].astype(np.float64)
-            if relative_rms_distance(other, own) <= SAME_LAYOUT_DISTANCE:
+            if relative_rms_distance(other, samples) <= SAME_LAYOUT_DISTANCE:
                 return PermutedLayout(order, meant.shape, value.shape)
     return None

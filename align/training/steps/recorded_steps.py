@@ -19,16 +19,15 @@ import numpy as np
 from align.core.protocols import LearningRates, OptimizerReader, SettingsReader
 from align.core.training import MomentReader
 from align.errors import CannotRunError, UsageError, UserCodeError
-from align.lint.compare_schedules import steps_to_sample
-from align.lint.thresholds import USUAL_STEPS
+from align.lint.compare_optimizers import USUAL_STEPS, steps_to_sample
 from align.measure.measure_arrays import measure
-from align.models.calls_in_code import called_at
 from align.models.inputs import MadeArrays, SpilledArrays
 from align.models.loop_watcher import recompute_noted
-from align.models.restore_state import other_seed
+from align.models.rebuild_from_settings import called_at
 from align.models.source_lines import made_at
+from align.models.user_code import other_seed
 from align.training.apply_rule import blocks_of, moved_norm
-from align.training.open_training import read_training_batches
+from align.training.open_training import StepUnseen, read_training_batches
 from align.training.steps.judge_step import RandomRounding, measure_step_noise
 from align.training.steps.record_step import (
     AFTER,
@@ -41,13 +40,11 @@ from align.training.steps.record_step import (
     take_again,
 )
 from align.training.thresholds import SAME_GRADIENTS_SHARE, SAME_SETTING_SHARE
-from align.training.watch_step import StepUnseen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from align.core.dtypes import Array
-    from align.core.parameters import ParameterSet
+    from align.core.parameters import Array, ParameterSet
     from align.core.protocols import Batch, LayerSettings, Model, ParameterGroup
     from align.core.verdicts import Finding
     from align.models.inputs import InputsSource
@@ -129,7 +126,8 @@ def record_reference(
         begun()
         noise, findings = measure_step_noise(opened, batches, steps.trace, Path(scratch) / "wide", layers=layers)
     begun()
-    noise = replace(noise, growth=rounding_growth(rounded, steps.parameters, steps.trace))
+    growth = shares_of(rounded.distances, ways_of(_own(steps.parameters), steps.trace))
+    noise = replace(noise, growth=tuple(growth))
     return ReferenceSteps(steps, noise, findings)
 
 
@@ -187,9 +185,9 @@ def trained_parameters(opened: TrainingSide) -> ParameterSet:
 def groups_of(opened: TrainingSide, steps: int) -> dict[str, ParameterGroup]:
     """The group of each parameter, with its rates step by step, of the whole schedule."""
     reader = opened.side.reader
-    found: dict[str, ParameterGroup] = {}
+    by_parameter: dict[str, ParameterGroup] = {}
     if not isinstance(reader, OptimizerReader):
-        return found
+        return by_parameter
     for optimizer in opened.training.optimizers:
         schedulers = reader.schedulers_of(optimizer, ())
         groups = reader.read_groups(optimizer, opened.training.model, schedulers, max(steps + 1, USUAL_STEPS))
@@ -197,8 +195,8 @@ def groups_of(opened: TrainingSide, steps: int) -> dict[str, ParameterGroup]:
         if wanted > USUAL_STEPS:
             groups = reader.read_groups(optimizer, opened.training.model, schedulers, wanted)
         for group in groups:
-            found |= dict.fromkeys(group.names or (), group)
-    return found
+            by_parameter |= dict.fromkeys(group.names or (), group)
+    return by_parameter
 
 
 def _at_these_rates(
@@ -206,17 +204,17 @@ def _at_these_rates(
 ) -> Mapping[str, ParameterGroup]:
     """The groups with the rates that a loop has set by itself, where they are others than those of the schedule."""
     others: dict[tuple[int, tuple[float, ...]], ParameterGroup] = {}
-    found = {}
+    adjusted = {}
     for name, group in groups.items():
-        own = tuple(rates.get(name, ()))
+        set_rates = tuple(rates.get(name, ()))
         known = group.rates
-        if not own or known.problem or not known.values:
-            found[name] = group
+        if not set_rates or known.problem or not known.values:
+            adjusted[name] = group
             continue
-        same = all(abs(rate - known.at(step)) <= SAME_SETTING_SHARE * abs(rate) for step, rate in enumerate(own))
-        set_by_loop = LearningRates((*own, own[-1]), by=BY_LOOP)
-        found[name] = group if same else others.setdefault((id(group), own), replace(group, rates=set_by_loop))
-    return found
+        same = all(abs(rate - known.at(step)) <= SAME_SETTING_SHARE * abs(rate) for step, rate in enumerate(set_rates))
+        set_by_loop = LearningRates((*set_rates, set_rates[-1]), by=BY_LOOP)
+        adjusted[name] = group if same else others.setdefault((id(group), set_rates), replace(group, rates=set_by_loop))
+    return adjusted
 
 
 def _loss(opened: TrainingSide) -> LayerSettings | None:
@@ -270,11 +268,11 @@ def _shows_the_same(values: Mapping[str, Array], loss: Loss, free: FreeRun) -> b
     )
 
 
-def _is_same_loss(one: Loss, other: Loss) -> bool:
+def _is_same_loss(first: Loss, second: Loss) -> bool:
     """Tell so where one of them is not known too."""
-    if one is None or other is None or not (np.isfinite(one) and np.isfinite(other)):
+    if first is None or second is None or not (np.isfinite(first) and np.isfinite(second)):
         return True
-    return abs(one - other) <= SAME_GRADIENTS_SHARE * abs(one)
+    return abs(first - second) <= SAME_GRADIENTS_SHARE * abs(first)
 
 
 def _refuse_kept(side: TrainingSide, trace: UpdateTrace, takings: Sequence[UpdateTrace]) -> None:
@@ -310,11 +308,6 @@ def run_rounded(opened: TrainingSide, parameters: ParameterSet, batches: Sequenc
     rounded = FreeRun(trace.values(0, BEFORE), partial(_from_itself, _own(parameters), trace), RandomRounding())
     take_freely(opened, batches, rounded)
     return rounded
-
-
-def rounding_growth(rounded: FreeRun, parameters: ParameterSet, trace: StepTrace) -> tuple[float | None, ...]:
-    """How far a side that was rounded at random came from its recorded steps, over the way of these."""
-    return tuple(shares_of(rounded.distances, ways_of(_own(parameters), trace)))
 
 
 class FreeRun(StepUnseen):
@@ -377,16 +370,16 @@ def _from_itself(names: set[str], reference: StepTrace, step: int, values: Itera
     return sqrt(sum(squared_distance(after[name], value) for name, value in values if name in names))
 
 
-def squared_distance(one: Array | None, other: Array | None) -> float:
+def squared_distance(first: Array | None, second: Array | None) -> float:
     """The squared distance of two tensors; infinite where one is no number."""
-    if one is None or other is None:
+    if first is None or second is None:
         return 0.0
-    if "c" not in (one.dtype.kind, other.dtype.kind):
+    if "c" not in (first.dtype.kind, second.dtype.kind):
         with np.errstate(all="ignore"):
-            square = moved_norm(one, other) ** 2
+            square = moved_norm(first, second) ** 2
         if isfinite(square):
             return square
-    figures = measure(one, other)
+    figures = measure(first, second)
     return inf if figures.non_finite_mismatch else figures.rmse**2 * figures.count
 
 
@@ -397,5 +390,5 @@ def shares_of(distances: Sequence[float], ways: Sequence[float]) -> list[float |
 
 
 def filled(values: Sequence[float | None], length: int) -> list[float | None]:
-    """As many as there are steps: None for those that could not be taken."""
+    """Fill up to as many values as there are steps, with None for those that could not be taken."""
     return [*values, *[None] * (length - len(values))]

@@ -9,7 +9,7 @@ called in another order, which is no fault: which call is which shows in what th
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from math import isfinite, sqrt
@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.core.name_map import for_gradients, held_value, meant_value, without_sums
+from align.core.piece_transforms import sum_step
 from align.core.verdicts import Finding
 from align.errors import UnlikeTracesError
 from align.measure.tensor_statistics import relative_rms_distance, sample_values
@@ -27,6 +29,7 @@ from align.traces.pair_traces import choose_map, map_in_order, pair_traces
 from align.training.apply_rule import read_rule
 from align.training.step_result import ComparedGradient, ComparedLayer, ComparedLoss, FreeStep
 from align.training.steps.both_steps import (
+    OrdinaryStep,
     SeenSteps,
     carried_over,
     judge_values,
@@ -77,31 +80,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from align.core.dtypes import Array
     from align.core.name_map import NameMap, Pairing
-    from align.core.parameters import ParameterSet
+    from align.core.parameters import Array, ParameterSet
     from align.core.traces import Capture
     from align.traces.module_calls import Call, CallPair, CallPairs
     from align.traces.trace_folder import TraceFolder
     from align.training.open_training import TrainingSide
     from align.training.step_result import StepOutcome
     from align.training.steps.both_steps import JudgedValue
-    from align.training.steps.judge_step import GradientsOfOne, SeenTensor
+    from align.training.steps.judge_step import GradientsOfOne
     from align.training.steps.recorded_steps import RecordedSteps, ReferenceSteps
 
     Distance = Callable[[int, Iterable[tuple[str, Array]]], float]
     Pairings = dict[str, list[Pairing]]
-
-
-@dataclass(frozen=True)
-class OrdinaryStep:
-    """The first step of a side as it was recorded; see FirstStep."""
-
-    loss: float | None
-    computed_gradients: Mapping[str, Array]
-    given_gradients: Mapping[str, Array]
-    after: Mapping[str, Array]
-    last_gradients: Mapping[str, Array] = field(default_factory=dict)
 
 
 def see_recorded_steps(
@@ -156,16 +147,22 @@ def _refuse_other_batches(reference: RecordedSteps, candidate: RecordedSteps) ->
             raise UnlikeTracesError(both, [fault], say("training_reason.one_batch_file"))
 
 
-def _same_batch(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
-    """By their names, or by their order where the sides call them otherwise."""
-    names = (list(one), list(one)) if one.keys() == other.keys() else (list(one), list(other))
-    pairs = [(one[mine], other[theirs]) for mine, theirs in zip(*names, strict=False)]
-    return len(one) == len(other) and all(a.shape == b.shape and np.array_equal(a, b) for a, b in pairs)
+def _same_batch(first: Mapping[str, Array], second: Mapping[str, Array]) -> bool:
+    """Compare by names, or by their order where the sides call them otherwise."""
+    names = (list(first), list(first)) if first.keys() == second.keys() else (list(first), list(second))
+    pairs = [(first[mine], second[theirs]) for mine, theirs in zip(*names, strict=False)]
+    return len(first) == len(second) and all(a.shape == b.shape and np.array_equal(a, b) for a, b in pairs)
 
 
 def _refuse_other_start(names: NameMap, sides: tuple[RecordedSteps, RecordedSteps], start: Mapping[str, Array]) -> None:
-    pairs = paired_values(names, sides[0].trace.values(0, BEFORE), start)
-    other = [one.pairing.target for one in pairs if one.meant is not None and not _near(one.meant, one.value)]
+    initial = sides[0].trace.values(0, BEFORE)
+    pairs = paired_values(without_sums(names), initial, start)
+    other = [pair.pairing.target for pair in pairs if pair.meant is not None and not _near(pair.meant, pair.value)]
+    for pairing in (pairing for pairing in names.pairings if sum_step(pairing.transform) is not None):
+        known = all(each.source in initial and each.target in start for each in (pairing, *pairing.terms))
+        other += (
+            [pairing.target] if known and not _near(meant_value(pairing, initial), held_value(pairing, start)) else []
+        )
     if other:
         both = say("trace_fault.both", reference=sides[0].label, candidate=sides[1].label)
         fault = say("training_reason.other_start", names=other)
@@ -182,18 +179,18 @@ def _near(meant: Array, value: Array | None) -> bool:
 def _judge_tensors(traces: tuple[StepTrace, StepTrace], calls: CallPairs, judge: StepJudge) -> None:
     """Hold each tensor of surely paired calls, and the gradient that came back to it, against the reference's."""
     layouts, pairs = StepLayouts(), [one for one in calls.pairs if one.certain]
-    for mine, own in _paired_tensors(traces, pairs):
-        meant, value = traces[0].forward.value(mine), traces[1].forward.value(own)
+    for mine, theirs in _paired_tensors(traces, pairs):
+        meant, value = traces[0].forward.value(mine), traces[1].forward.value(theirs)
         view = layouts.find(mine, meant, value)
         turned = None if view is None else view.to_reference(value)
-        judge(ReplacedTensor("forward", mine, own, meant, turned))
-        right, came = traces[0].gradient(mine), traces[1].gradient(own)
+        judge(ReplacedTensor("forward", mine, theirs, meant, turned))
+        right, came = traces[0].gradient(mine), traces[1].gradient(theirs)
         if view is None or right is None or traces[0].leaders.get(mine.key, mine) is not mine:
             continue
         if came is not None:
-            judge(ReplacedTensor("backward", mine, own, right, view.to_reference(came)))
-        elif own.role == "output":  # an input that awaits none was cut off before: what made it shows that
-            judge(ReplacedTensor("backward", mine, own, right, None))
+            judge(ReplacedTensor("backward", mine, theirs, right, view.to_reference(came)))
+        elif theirs.role == "output":  # an input that awaits none was cut off before: what made it shows that
+            judge(ReplacedTensor("backward", mine, theirs, right, None))
 
 
 def _paired_tensors(traces: tuple[StepTrace, StepTrace], pairs: list[CallPair]) -> Iterator[tuple[Capture, Capture]]:
@@ -293,15 +290,11 @@ def _scales(
     theirs = scale_taken_off(replaced.computed_gradients, replaced.given_gradients, parts[1])
     loss, own = reference.losses[0], replaced.loss
     if theirs == 1.0 and loss is not None and own is not None and abs(own - loss) <= LOSS_SHARE * abs(loss):
-        factors = {one.relation.facts.get("factor") for one in judge.seen if _begins(one)}
+        begins = (one for one in judge.seen if one.way == "backward" and not one.own.module and one.factor > 1.0)
+        factors = {one.relation.facts.get("factor") for one in begins}
         known = [nearest_scale(mine * one) for one in factors if isinstance(one, float) and len(factors) == 1]
         theirs = next((one for one in known if one is not None), theirs)
     return mine, theirs
-
-
-def _begins(one: SeenTensor) -> bool:
-    """Tell whether it is a gradient that begins the way back, and is off."""
-    return one.way == "backward" and not one.own.module and one.factor > 1.0
 
 
 def _start(reference: RecordedSteps, opened: TrainingSide, names: NameMap) -> Mapping[str, Array]:
@@ -324,7 +317,7 @@ def _record(
         return carried_over(names, reference.trace.values(step - 1, AFTER), own) if step else start
 
     def updated(step: int, gradients: Mapping[str, Array]) -> Mapping[str, Array]:
-        return carried_over(names, reference.trace.values(step, GIVEN), gradients)
+        return carried_over(for_gradients(names), reference.trace.values(step, GIVEN), gradients)
 
     environment, moments = opened.side.reader.environment(), last_moments(opened, len(reference.batches))
     with StepWriter(folder, environment, begun=begun, updated=updated, moments=moments) as writer:
@@ -342,7 +335,7 @@ def paired_by_values(
     calls: CallPairs, traces: tuple[TraceFolder, TraceFolder], parameters: tuple[ParameterSet, ParameterSet]
 ) -> CallPairs:
     """Exchange the partners of like calls in one module, where their inputs are each other's and not their own."""
-    owners = [{one.module for one in side.parameters} for side in parameters]
+    owners = [{parameter.module for parameter in side.parameters} for side in parameters]
     groups: dict[object, list[int]] = defaultdict(list)
     for number, pair in enumerate(calls.pairs):
         groups[_likeness(pair, owners)].append(number)
@@ -350,7 +343,7 @@ def paired_by_values(
     pairs = [*calls.pairs]
     for members in groups.values():
         if len(members) > 1:
-            for number, partner in _partners([pairs[one] for one in members], inputs):
+            for number, partner in _partners([pairs[member] for member in members], inputs):
                 pairs[members[number]] = replace(calls.pairs[members[number]], reference=partner)
     return replace(calls, pairs=tuple(pairs))
 
@@ -366,16 +359,16 @@ def _likeness(pair: CallPair, owners: Sequence[set[str]]) -> object:
 
 def _partners(pairs: Sequence[CallPair], inputs: _FirstInputs) -> list[tuple[int, Call]]:
     """New partners by number, of pairs whose inputs are not the same; none unless the others' are."""
-    apart = [number for number, one in enumerate(pairs) if not inputs.near(one.reference, one.candidate)]
+    apart = [number for number, pair in enumerate(pairs) if not inputs.near(pair.reference, pair.candidate)]
     left = [pairs[number].reference for number in apart]
-    found: dict[int, Call] = {}
+    partners: dict[int, Call] = {}
     for number in apart:
-        near = next((one for one in left if inputs.near(one, pairs[number].candidate)), None)
+        near = next((call for call in left if inputs.near(call, pairs[number].candidate)), None)
         if near is not None:
-            found[number] = near
+            partners[number] = near
             left.remove(near)
-    rest = [number for number in apart if number not in found]
-    return [*found.items(), *zip(rest, left, strict=True)] if found else []
+    rest = [number for number in apart if number not in partners]
+    return [*partners.items(), *zip(rest, left, strict=True)] if partners else []
 
 
 class _FirstInputs:
@@ -459,13 +452,15 @@ def compared_gradients(
     alone: Sequence[JudgedValue], together: Sequence[JudgedValue], owners: Mapping[str, str]
 ) -> Iterator[ComparedGradient]:
     """Yield each paired parameter; what decides is the layer alone."""
-    gathered = {(one.pairing.source, one.pairing.target): one for one in together}
-    for one in alone:
-        names = one.pairing.source, one.pairing.target
-        whole = gathered.get(names, one)
-        outcome: StepOutcome = "could not tell" if one.is_noise else "not aligned" if one.factor > 1.0 else "aligned"
+    gathered = {(gradient.pairing.source, gradient.pairing.target): gradient for gradient in together}
+    for gradient in alone:
+        names = gradient.pairing.source, gradient.pairing.target
+        whole = gathered.get(names, gradient)
+        outcome: StepOutcome = (
+            "could not tell" if gradient.is_noise else "not aligned" if gradient.factor > 1.0 else "aligned"
+        )
         yield ComparedGradient(
-            *names, owners.get(names[1], ""), outcome, whole.measurement, whole.limit, whole.factor, one.factor,
+            *names, owners.get(names[1], ""), outcome, whole.measurement, whole.limit, whole.factor, gradient.factor,
             *whole.norms,
         )  # fmt: skip
 
@@ -498,11 +493,11 @@ def compare_free_runs(seen: SeenSteps, run: FreeRun | None) -> tuple[FreeStep, .
 
 def free_run_findings(free: Sequence[FreeStep]) -> Iterator[Finding]:
     """Say if the candidate parts from the reference by far more than rounding and its single steps explain."""
-    for one in free:
-        explained = max((one.noise or 0.0) + (one.single_steps or 0.0), FREE_RUN_LEAST_SHARE)
-        if one.apart is not None and one.noise is not None and not one.apart <= FREE_RUN_FACTOR * explained:
-            facts: dict[str, float | int | str] = {"apart": one.apart, "explained": explained}
-            message = sentence("run_finding.apart", step=one.step, **facts)
+    for step in free:
+        explained = max((step.noise or 0.0) + (step.single_steps or 0.0), FREE_RUN_LEAST_SHARE)
+        if step.apart is not None and step.noise is not None and not step.apart <= FREE_RUN_FACTOR * explained:
+            facts: dict[str, float | int | str] = {"apart": step.apart, "explained": explained}
+            message = sentence("run_finding.apart", step=step.step, **facts)
             yield Finding("free-run-apart", "note", "free run", message, facts)
             return
 
@@ -515,12 +510,12 @@ def _steps(pairings: Pairings, traces: tuple[StepTrace, StepTrace]) -> Iterator[
 
 def _parameters(seen: SeenSteps) -> Pairings:
     """The pairings of the reference's parameters, by the candidate's names."""
-    own = {one.name for one in seen.parameters[0].parameters if not one.buffer}
-    found: Pairings = {}
-    for one in seen.names.pairings:
-        if one.source in own:
-            found.setdefault(one.target, []).append(one)
-    return found
+    own = {parameter.name for parameter in seen.parameters[0].parameters if not parameter.buffer}
+    by_candidate: Pairings = {}
+    for pairing in seen.updated_names.pairings:
+        if pairing.source in own:
+            by_candidate.setdefault(pairing.target, []).append(pairing)
+    return by_candidate
 
 
 def _from_candidate(pairings: Pairings, reference: StepTrace, step: int, values: Iterable[tuple[str, Array]]) -> float:

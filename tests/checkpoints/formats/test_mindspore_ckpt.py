@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from align.checkpoints.formats import mindspore_ckpt
-from align.checkpoints.onnx_tensors import number_bytes
 from align.checkpoints.open_checkpoint import open_checkpoint
-from align.core.checkpoints import StoredTensor
-from align.core.registry import checkpoint_formats
+from align.checkpoints.protobuf import number_bytes
+from align.core.load_code import checkpoint_formats
+from align.core.parameters import StoredTensor
 from align.errors import NotACheckpointError, UnsupportedCheckpointError
 
 CKPT = checkpoint_formats()["ckpt"]

@@ -8,7 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from align.checkpoints.extents import byte_blocks
 from align.checkpoints.open_checkpoint import open_checkpoint
-from align.core.registry import checkpoint_formats
+from align.core.load_code import checkpoint_formats
 from align.errors import NotACheckpointError, UnsupportedCheckpointError
 
 ONNX = checkpoint_formats()["onnx"]

@@ -8,8 +8,8 @@ import pytest
 
 from align.checkpoints.extents import byte_blocks
 from align.checkpoints.open_checkpoint import open_checkpoint
-from align.core.checkpoints import StoredTensor
-from align.core.registry import checkpoint_formats
+from align.core.load_code import checkpoint_formats
+from align.core.parameters import StoredTensor
 from align.errors import NotACheckpointError
 
 SAFETENSORS, NPZ = checkpoint_formats()["safetensors"], checkpoint_formats()["npz"]

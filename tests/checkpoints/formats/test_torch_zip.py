@@ -44,7 +44,7 @@ def assert_same(path, state_dict) -> None:
 @pytest.mark.parametrize(
     "dtype",
     ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool", "complex64",
-     "complex128", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2"],
+     "complex128", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"],
 )  # fmt: skip
 def test_every_dtype_is_read_bit_for_bit(save, dtype) -> None:
     import torch

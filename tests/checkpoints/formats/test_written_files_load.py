@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from align.checkpoints.open_checkpoint import open_checkpoint
-from align.core.registry import checkpoint_formats
+from align.core.load_code import checkpoint_formats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,8 +22,9 @@ pytestmark = pytest.mark.frameworks
 DTYPES = [
     "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16",
     "uint8", "bool", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2",
+    "float8_e8m0fnu",
 ]  # fmt: skip
-FLOAT8 = {"float8_e4m3fn", "float8_e5m2"}
+FLOAT8 = {"float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"}
 COMPLEX = {"complex64", "complex128"}
 
 

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from align.curves.log_sources import LogSource
-from align.curves.losslogs.csv_tables import CSV_TABLE as CSV
-from align.curves.losslogs.json_values import JSONL
+from align.curves.losslogs.tables import CsvFormat, JsonlFormat
 from align.curves.place_on_axis import place_on_axis
 from align.errors import EmptyLogError, MetricMissingError, NoNumberError, NoStepError
 
 if TYPE_CHECKING:
     from align.curves.log_sources import LogFormat
+
+JSONL = JsonlFormat()
+
+CSV = CsvFormat()
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t"])

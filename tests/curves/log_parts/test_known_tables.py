@@ -7,9 +7,11 @@ import pytest
 from align.curves.log_parts.table_reader import known_table, known_tables
 from align.curves.log_sources import LogSource, log_formats
 from align.curves.loss_log import RAW, Window
-from align.curves.losslogs.csv_tables import CSV_TABLE as CSV
+from align.curves.losslogs.tables import CsvFormat
 from align.curves.place_on_axis import place_on_axis
 from align.errors import SeveralLossesError
+
+CSV = CsvFormat()
 
 TABLES = {table.name: table for table in known_tables()}
 

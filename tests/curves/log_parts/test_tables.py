@@ -11,8 +11,7 @@ import pytest
 from align.curves.compare_losses import describe_log
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import EPOCH_MEAN
-from align.curves.losslogs.csv_tables import CSV_TABLE as CSV
-from align.curves.losslogs.json_values import JSONL
+from align.curves.losslogs.tables import CsvFormat, JsonlFormat
 from align.curves.place_on_axis import place_on_axis
 from align.curves.read_logs import read_log
 from align.curves.thresholds import MOST_COLUMNS
@@ -20,6 +19,10 @@ from align.errors import RepeatedColumnError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+JSONL = JsonlFormat()
+
+CSV = CsvFormat()
 
 
 @pytest.mark.parametrize("step", ["step", "global_step", "iter", "Iteration", " iters ", "trainer/global_step"])
@@ -119,7 +122,7 @@ def test_two_unlike_values_of_one_name_are_refused_where_they_are_needed() -> No
 def test_two_values_of_another_name_are_noted_and_equal_ones_are_one() -> None:
     log = CSV.read(LogSource.of_text("step,loss,loss,lr,lr\n1,2.0,2.0,0.1,0.2\n2,1.9,1.9,0.1,0.2\n"))
     assert place_on_axis(log).values.tolist() == [2.0, 1.9]
-    assert "'lr' stands twice with unlike values (first: line 2); the last of them is read" in log.notes
+    assert "column 'lr' occurs twice with different values (first: line 2); the last of them is read" in log.notes
 
 
 def test_a_second_column_that_could_be_the_loss_is_told() -> None:

@@ -7,7 +7,14 @@ import pytest
 
 from align.curves.log_parts.table_builder import is_number, read_step
 from align.curves.log_sources import LogSource
-from align.curves.printed_columns import FIXED, DigitColumn, Printed, printed_resolution
+from align.curves.printed_columns import FIXED, DigitColumn, Printed
+
+
+def printed_resolution(texts: list[str], measured: bool = True) -> np.ndarray:
+    """The unit of the last printed digit of each number of a whole column."""
+    column = DigitColumn(measured=measured)
+    column.add(np.array(texts, np.bytes_), np.array(list(map(float, texts))))
+    return column.resolution()
 
 
 def test_colour_codes_go_and_carriage_returns_end_lines_without_counting() -> None:

@@ -8,9 +8,11 @@ import pytest
 
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import EPOCH_MEAN
-from align.curves.losslogs.json_values import JSON_ARRAYS
+from align.curves.losslogs.tables import JsonArraysFormat
 from align.curves.place_on_axis import place_on_axis
 from align.errors import EmptyLogError
+
+JSON_ARRAYS = JsonArraysFormat()
 
 HISTORY = {"loss": [2.5, 2.25, 2.0], "val_loss": [2.75, 2.5, 2.25], "lr": [0.1, 0.1, 0.01]}
 

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from align.curves.log_sources import LogSource
-from align.curves.losslogs.mindspore import LOSSMONITOR
+from align.curves.losslogs.mindspore import LossMonitorFormat
 from align.curves.place_on_axis import place_on_axis
 from align.errors import StepsPerEpochError
 
 if TYPE_CHECKING:
     from align.curves.loss_log import LossLog
+
+LOSSMONITOR = LossMonitorFormat()
 
 
 def _text(points: list[tuple[int, int]]) -> str:

@@ -9,9 +9,11 @@ import pytest
 
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import RAW, SINCE_LAST_PRINT, LossLog, Window
-from align.curves.losslogs.pretraining import MEGATRON
+from align.curves.losslogs.pretraining import MegatronFormat
 from align.curves.place_on_axis import place_on_axis
 from align.errors import EmptyLogError
+
+MEGATRON = MegatronFormat()
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -48,7 +50,7 @@ def test_the_second_line_of_a_run_that_goes_on_adding_is_taken_apart() -> None:
     log = _real("every1")
     printed = (2.454743, 2.337674)
     assert place_on_axis(log).values[:2].tolist() == pytest.approx([printed[0], 2 * printed[1] - printed[0]], abs=1e-9)
-    assert "taken out of the printed mean" in log.notes[0]
+    assert "computed from the printed mean" in log.notes[0]
 
 
 def test_the_second_line_of_versions_without_microseconds_is_left_as_it_is() -> None:

@@ -10,9 +10,11 @@ import pytest
 
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import EPOCH_SO_FAR, RAW
-from align.curves.losslogs.mindspore import MINDFORMERS
+from align.curves.losslogs.mindspore import MindformersFormat
 from align.curves.place_on_axis import place_on_axis
 from align.errors import EmptyLogError
+
+MINDFORMERS = MindformersFormat()
 
 DATA = Path(__file__).parents[1] / "data"
 STEP = (
@@ -76,7 +78,7 @@ def test_lines_of_several_jobs_are_told_apart_by_the_announced_length_of_an_epoc
 def test_a_damaged_value_is_left_out_and_told() -> None:
     log = MINDFORMERS.read(_source("mindformers_quoted.log"))
     assert log.table.metrics["global_norm"].values.tolist() == [44.313248]
-    assert log.notes == ("values of global_norm that are no number: 1 (first '1 31049', line 1), left out",)
+    assert log.notes == ("1 value of global_norm is no number (first: '1 31049' in line 1): it is left out",)
 
 
 def test_values_that_a_run_has_not_are_no_damage() -> None:

@@ -6,8 +6,10 @@ import math
 
 from align.curves.log_sources import LogSource, log_formats
 from align.curves.loss_log import RAW, LossLog, Window
-from align.curves.losslogs.openmmlab import MMCV_JSON
+from align.curves.losslogs.openmmlab import MmcvJsonFormat
 from align.curves.place_on_axis import place_on_axis
+
+MMCV_JSON = MmcvJsonFormat()
 
 HEAD = '{"env_info": "Python: 3.9", "seed": 0, "exp_name": "mask_rcnn.py"}\n'
 STEP = '{"mode": "train", "epoch": %d, "iter": %d, "lr": 0.1, "memory": 3100, "data_time": 0.01, '

@@ -22,15 +22,15 @@ OLDER = "2020-05-08 18:56:16,649 - mmdet - INFO - "
 
 
 def _console(name: str) -> LossLog:
-    return mmengine.MMENGINE.read(LogSource(name, (DATA / name).read_bytes()))
+    return mmengine.MmengineFormat().read(LogSource(name, (DATA / name).read_bytes()))
 
 
 def _scalars(name: str) -> LossLog:
-    return mmengine_scalars.MMENGINE_SCALARS.read(LogSource(name, (DATA / name).read_bytes()))
+    return mmengine_scalars.MmengineScalarsFormat().read(LogSource(name, (DATA / name).read_bytes()))
 
 
 def _read(text: str) -> LossLog:
-    return mmengine.MMENGINE.read(LogSource.of_text(text))
+    return mmengine.MmengineFormat().read(LogSource.of_text(text))
 
 
 def test_a_log_by_epochs_has_its_steps_on_the_global_axis() -> None:
@@ -87,7 +87,7 @@ def test_a_validation_between_iterations_stands_at_the_last_training_line() -> N
 
 def test_a_validation_whose_iteration_is_told_stands_there() -> None:
     training = '{"lr": 0.1, "data_time": 0.1, "loss": 0.5, "time": 0.2, "iter": 20, "step": 20}\n'
-    log = mmengine_scalars.MMENGINE_SCALARS.read(LogSource.of_text(training + '{"toy/acc": 0.5, "step": 24}\n'))
+    log = mmengine_scalars.MmengineScalarsFormat().read(LogSource.of_text(training + '{"toy/acc": 0.5, "step": 24}\n'))
     assert place_on_axis(log, "val/toy/acc").steps.tolist() == [24]
 
 
@@ -151,8 +151,8 @@ def test_lines_of_other_programs_are_not_recognised() -> None:
         "Epoch [1][10/25]  loss: 0.5\n",
         "Epoch(val) [1][25/25]  acc: 0.5\n",
     ):
-        assert not mmengine.MMENGINE.recognizes(LogSource.of_text(text))
-    assert not mmengine_scalars.MMENGINE_SCALARS.recognizes(
+        assert not mmengine.MmengineFormat().recognizes(LogSource.of_text(text))
+    assert not mmengine_scalars.MmengineScalarsFormat().recognizes(
         LogSource.of_text('{"step": 1, "loss": 0.5, "time": 0.1}\n')
     )
 
@@ -160,7 +160,7 @@ def test_lines_of_other_programs_are_not_recognised() -> None:
 def test_scalars_under_a_hierarchy_of_names_are_read() -> None:
     text = '{"train/lr": 0.1, "train/data_time": 0.1, "train/loss": 0.5, "train/time": 0.2, "iter": 10, "step": 10}\n'
     source = LogSource.of_text(text)
-    assert mmengine_scalars.MMENGINE_SCALARS.recognizes(source)
-    log = mmengine_scalars.MMENGINE_SCALARS.read(source)
+    assert mmengine_scalars.MmengineScalarsFormat().recognizes(source)
+    log = mmengine_scalars.MmengineScalarsFormat().read(source)
     assert place_on_axis(log).values.tolist() == [0.5]
     assert log.table.metrics["train/time_s"].window == TEN

@@ -9,9 +9,11 @@ import pytest
 
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import EPOCH_SO_FAR, RAW, SINCE_LAST_PRINT, LossLog
-from align.curves.losslogs.paddle import PADDLE_HAPI
+from align.curves.losslogs.paddle import PaddleHapiFormat
 from align.curves.place_on_axis import place_on_axis
 from align.errors import EmptyLogError
+
+PADDLE_HAPI = PaddleHapiFormat()
 
 DATA = Path(__file__).parents[1] / "data"
 

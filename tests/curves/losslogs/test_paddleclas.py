@@ -7,8 +7,10 @@ from pathlib import Path
 
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import EPOCH_SO_FAR, RAW, SINCE_LAST_PRINT, LossLog
-from align.curves.losslogs.paddle import PADDLECLAS
+from align.curves.losslogs.paddle import PaddleClasFormat
 from align.curves.place_on_axis import place_on_axis
+
+PADDLECLAS = PaddleClasFormat()
 
 DATA = Path(__file__).parents[1] / "data"
 STEP = "[2026/11/20 23:36:16] ppcls INFO: [Train][Epoch %d/2][Iter: %d/6]lr(Cosine): 0.1, loss: %s, batch_cost: 0.3s, "

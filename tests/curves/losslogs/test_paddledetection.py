@@ -10,10 +10,14 @@ import pytest
 
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import RAW, LossLog, Window
-from align.curves.losslogs.json_values import JSONL
-from align.curves.losslogs.paddle import PADDLEDETECTION
+from align.curves.losslogs.paddle import PaddleDetectionFormat
+from align.curves.losslogs.tables import JsonlFormat
 from align.curves.place_on_axis import pair_curves, place_on_axis
 from align.errors import UnlikeCurvesError
+
+PADDLEDETECTION = PaddleDetectionFormat()
+
+JSONL = JsonlFormat()
 
 DATA = Path(__file__).parents[1] / "data"
 STEP = "[07/21 14:40:44] ppdet.engine INFO: Epoch: [%d] [ %d/20] learning_rate: 0.000025 loss_xy: 7.0 loss: %s "

@@ -9,9 +9,11 @@ import pytest
 
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import RAW, SINCE_LAST_PRINT, LossLog
-from align.curves.losslogs.paddle import PADDLENLP
+from align.curves.losslogs.paddle import PaddleNlpFormat
 from align.curves.place_on_axis import place_on_axis
 from align.errors import EmptyLogError
+
+PADDLENLP = PaddleNlpFormat()
 
 DATA = Path(__file__).parents[1] / "data"
 SCRIPT = "global step %d, epoch: %d, batch: %d, loss: %s, avg_reader_cost: 0.01 sec, speed: 2.10 step/s, "

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import RAW, SINCE_LAST_PRINT
-from align.curves.losslogs.pretraining import TORCHTITAN
+from align.curves.losslogs.pretraining import TorchtitanFormat
 from align.curves.place_on_axis import place_on_axis
+
+TORCHTITAN = TorchtitanFormat()
 
 DATA = Path(__file__).parents[1] / "data"
 OLD = "[rank0]:2024-07-01 10:00:00,123 - root - INFO - step: %2d  loss: %s  memory:  0.90GiB(1.25%%)  wps: 1,234  "

@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align.curves.log_sources import LogBlock, LogSource
-from align.curves.losslogs.json_values import JSONL, split_uniform_objects
+from align.curves.losslogs.tables import JsonlFormat, split_uniform_objects
 from align.curves.thresholds import LINES_PER_LAYOUT
 from align.errors import AlignError
+
+JSONL = JsonlFormat()
 
 VALUES = ("1", "-2.5e-3", "NaN", "null", "nan", "-inf", "true", "1_0", '"x"', '"1"', "[1]", '{"a": 1}', "", " 7", "1 2")
 ROW = st.tuples(

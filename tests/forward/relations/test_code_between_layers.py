@@ -12,7 +12,7 @@ from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
 
 if TYPE_CHECKING:
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.forward.relations.relation import Relation
 
 pytestmark = pytest.mark.frameworks

@@ -12,7 +12,7 @@ from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
 
 if TYPE_CHECKING:
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
 
 RNG = np.random.default_rng(3)
 X = RNG.standard_normal((3, 10, 16))

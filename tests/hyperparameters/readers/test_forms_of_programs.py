@@ -76,7 +76,7 @@ def test_files_that_hydra_lists(settings: Any) -> None:
     settings.file("optimizer/sgd.yaml", "lr: 0.1\nmomentum: 0.9\n")
     text = "defaults:\n  - _self_\n  - optimizer: sgd\n  - override hydra/job_logging: none\noptimizer: {lr: 0.2}\n"
     assert settings.read("config.yaml", text) == {"optimizer.lr": 0.2, "optimizer.momentum": 0.9}
-    with pytest.raises(UnreadableSettingsError, match="name it"):
+    with pytest.raises(UnreadableSettingsError, match="base of itself"):
         settings.read("self.yaml", "defaults: [self]\n")
 
 

@@ -193,7 +193,7 @@ def test_every_reader_says_what_it_reads_and_knows_no_others_file(settings: Any)
 
 
 def test_a_file_without_settings_is_refused(settings: Any) -> None:
-    with pytest.raises(UnreadableSettingsError, match="no setting stands in it"):
+    with pytest.raises(UnreadableSettingsError, match="it holds no setting"):
         read_settings_of(settings.file("empty.log", "hello\n"))
 
 
@@ -214,13 +214,13 @@ def test_an_empty_file_is_called_empty(settings: Any, ending: str, text: str) ->
     ],
 )  # fmt: skip
 def test_a_file_without_parameters_says_what_was_looked_for(settings: Any, name: str, text: str) -> None:
-    with pytest.raises(UnreadableSettingsError, match=r"no setting stands in it; what was looked for: .*[a-z]"):
+    with pytest.raises(UnreadableSettingsError, match=r"it holds no setting; these forms were looked for: .*[a-z]"):
         read_settings_of(settings.file(name, text))
 
 
 @pytest.mark.parametrize(("name", "text"), [("a.json", "[1]"), ("a.json", "null"), ("a.yaml", "- 1\n")])
 def test_values_without_names_are_called_so(settings: Any, name: str, text: str) -> None:
-    with pytest.raises(UnreadableSettingsError, match="no names with values"):
+    with pytest.raises(UnreadableSettingsError, match="no named settings"):
         read_settings_of(settings.file(name, text))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from align.core.registry import model_readers
+from align.core.load_code import model_readers
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.models.record_calls import with_leaves
 

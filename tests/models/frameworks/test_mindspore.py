@@ -10,8 +10,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from align.core.load_code import model_readers
 from align.core.parameters import summarize_parameters
-from align.core.registry import model_readers
 from align.errors import InputsError, ModelFailedError, UnreadableModelError
 
 pytestmark = pytest.mark.frameworks

@@ -14,7 +14,7 @@ from align.cli.main import main
 from align.errors import AlignError
 from align.forward.compare_forward import compare_forward
 from align.models.open_side import open_side, open_sides
-from align.names.map_sides import follow_origins
+from align.names.map_result import follow_origins
 
 pytestmark = pytest.mark.frameworks
 sys.path.insert(0, str(Path(__file__).parents[2] / "planted"))

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from align.core.registry import model_readers
+from align.core.load_code import model_readers
 from align.errors import CannotRunError, InputsError, ModelFailedError, UnreadableModelError, UserCodeError
 from align.models.open_side import open_side
 

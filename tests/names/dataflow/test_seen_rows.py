@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from align.names.dataflow.operator_uses import distance, joined_rows, see_rows
+from align.names.dataflow.seen_rows import distance, joined_rows, see_rows
 
 ROWS = np.random.default_rng(0).normal(size=(24, 12)).astype(np.float32)
 ORDER = np.random.default_rng(1).permutation(24)
@@ -89,9 +89,9 @@ def test_features_that_stand_alike_and_others_have_no_order() -> None:
 
 def test_features_within_wider_rows_are_found_where_they_begin() -> None:
     own = see_rows(ROWS)
-    assert own.begins(see_rows(ROWS[:, 4:9])) == 4
-    assert own.begins(see_rows(ROWS[:, ::2])) is None
-    assert own.begins(own) is None
+    assert own.holds(see_rows(ROWS[:, 4:9])) == 4
+    assert own.holds(see_rows(ROWS[:, ::2])) is None
+    assert own.holds(own) is None
 
 
 def test_rows_of_several_calls_are_those_of_one() -> None:

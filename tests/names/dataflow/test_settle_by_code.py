@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import align
+from align.names.dataflow.seen_rows import NOTHING, plain_attribute
 from align.names.dataflow.written_flow import read_written_flow
-from align.names.dataflow.written_tensors import NOTHING, plain_attribute
 
 torch = pytest.importorskip("torch")
 mindspore = pytest.importorskip("mindspore")

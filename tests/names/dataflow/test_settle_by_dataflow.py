@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from align.core.name_map import NameMap
 from align.core.transforms import IDENTITY
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.models.open_side import open_side
+from align.names.dataflow.settle_by_dataflow import map_by_dataflow
+from align.names.equal_values import TrialSide
 from align.names.map_parameters import map_parameters
 from align.names.user_rules import NameRules
 from align.words.catalogue import sentence
@@ -547,3 +550,41 @@ def test_of_three_branches_the_last_one_left_is_no_surer_than_the_others() -> No
     found = map_parameters(Branches("a", "b", "c"), Branches("x2", "x1", "x3"), inputs=x, trial=True).name_map
     true = {"a": "x2", "b": "x1", "c": "x3"}
     assert all(one.target.partition(".")[0] == true[one.source.partition(".")[0]] for one in found.pairings)
+
+
+def test_a_port_in_which_no_order_is_right_takes_no_more_than_fifteen_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: dict[str, int] = {}
+    run, seconds = TrialSide.run, TrialSide.seconds
+
+    def counted(side: TrialSide, sink: Any) -> None:
+        runs[side.side.label] = runs.get(side.side.label, 0) + 1
+        run(side, sink)
+
+    def timed(side: TrialSide, inputs: Mapping[str, np.ndarray]) -> float:
+        runs[side.side.label] = runs.get(side.side.label, 0) + 1
+        return seconds(side, inputs)
+
+    monkeypatch.setattr(TrialSide, "run", counted)
+    monkeypatch.setattr(TrialSide, "seconds", timed)
+
+    def right(own: Any, x: Any) -> Any:
+        for q, k, v, g in zip(own.q, own.k, own.v, own.g, strict=True):
+            x = x + softmax(q(x), k(x)) @ (v(x) * g(x))
+        return own.o(x)
+
+    def wrong(own: Any, x: Any) -> Any:
+        for at, (a, b, c, d) in enumerate(zip(own.a, own.b, own.c, own.d, strict=True)):
+            x = x + softmax(b(x), c(x)) @ (a(x) + d(x) if at == 1 else a(x) * d(x))  # the second is wrong
+        return own.o(x)
+
+    import torch
+
+    def made(way: Callable[..., Any], names: str) -> Any:
+        lists = {name: torch.nn.ModuleList(linear(8, 8) for _ in range(3)) for name in names}
+        return net(way, **lists, o=linear(8, 3))
+
+    sides = made(right, "qkvg"), made(wrong, "abcd")
+    names = map_parameters(*sides).name_map
+    map_by_dataflow(*(replace(open_side(side), label=str(at)) for at, side in enumerate(sides)), names, TOKENS)
+    assert runs["0"] <= 5
+    assert 12 < runs["1"] <= 15

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align.names.dataflow.weight_pieces import PieceIndex
+from align.names.dataflow.seen_rows import PieceIndex
 
 
 def drawn(*shape: int, seed: int = 0) -> np.ndarray:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.core.checkpoints import StoredTensor
-from align.core.parameters import Module, Parameter, ParameterSet
+from align.core.parameters import Module, Parameter, ParameterSet, StoredTensor
 from align.core.transforms import IDENTITY, Permute
-from align.names.map_sides import parameters_of_file
+from align.names.map_result import parameters_of_file
 from align.names.matching.match_names import match_names
 from align.names.matching.matrix_orientations import UNTOLD
 from align.names.user_rules import NameRules

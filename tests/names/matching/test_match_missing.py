@@ -123,7 +123,7 @@ def test_the_only_two_of_a_shape_are_strangers_if_the_layers_around_them_are_pai
     assert w.paired(name_map) == w.truth([(source[0], target[0]), (source[2], target[1])])
     (weight, _bias) = sorted(name_map.ambiguous, key=lambda group: group.sources, reverse=True)
     assert (weight.sources, weight.targets) == (("left.thing.weight",), ("down.stuff.weight",))
-    assert "around them" in weight.reason
+    assert "their neighbours are paired otherwise" in weight.reason
 
 
 def test_an_index_is_no_name_where_the_lists_are_numbered_differently(written) -> None:

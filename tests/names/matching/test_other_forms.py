@@ -307,21 +307,21 @@ def without_k_bias(w, path, names="qkv", width=4):
 
 @pytest.mark.parametrize("cut", [True, False])
 @pytest.mark.parametrize("fused_bias", [True, False])
-def test_where_k_has_no_bias_the_weights_are_paired_alone(written, cut, fused_bias) -> None:
+def test_where_k_has_no_bias_its_rows_of_the_fused_bias_are_zeros(written, cut, fused_bias) -> None:
     w = written
     whole = w.linear("a.attn.qkv", 12, 4, bias=fused_bias)
     fused = w.side("torch", *block(w, "a", whole, w.linear("a.attn.proj", 4, 4)))
     apart = w.side("nn", *block(w, "x", *without_k_bias(w, "x.attn"), w.linear("x.attn.out", 4, 4)))
     name_map = w.matched(fused, apart) if cut else w.matched(apart, fused)
-    pairs = {frozenset((p.source, p.target)): p.confidence for p in name_map.pairings}
+    pairs = {frozenset((p.source, p.target)): p for p in name_map.pairings}
     for piece in "qkv":
-        assert pairs[frozenset(("a.attn.qkv.weight", f"x.attn.{piece}.weight"))] == 0.7
-        assert pairs.get(frozenset(("a.attn.qkv.bias", f"x.attn.{piece}.bias"))) is None
-    groups = [g for g in name_map.ambiguous if "a.attn.qkv.bias" in (*g.sources, *g.targets)]
-    assert len(groups) == fused_bias
+        assert pairs[frozenset(("a.attn.qkv.weight", f"x.attn.{piece}.weight"))].confidence == 0.7
+    biases = [pairs.get(frozenset(("a.attn.qkv.bias", f"x.attn.{piece}.bias"))) for piece in "qkv"]
+    assert [one is not None for one in biases] == [fused_bias, False, fused_bias]
     if fused_bias:
-        assert {*groups[0].sources, *groups[0].targets} == {"a.attn.qkv.bias", "x.attn.q.bias", "x.attn.v.bias"}
-        assert groups[0].reason.startswith("k of the pieces has no bias")
+        assert [one.transform.zeros for one in biases if one] == [((4, 8),), ()]
+        assert biases[0].note.endswith("zeros stand in the fused bias where k would have one")
+        assert name_map.complete
 
 
 @pytest.mark.parametrize("cut", [True, False])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from align.core.piece_transforms import apart_from_whole, cut_faults, join_fault
+from align.core.name_map import cut_faults
+from align.core.piece_transforms import apart_from_whole, join_fault
 from align.names.map_file import parse_transform
 from align.names.map_result import doubled_targets
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from align.checkpoints.inspect_checkpoint import Inspection, TensorFacts
-from align.core.checkpoints import Entry
+from align.core.parameters import Entry
 from align.report.show_result import blocks_as_text, result_blocks
 from align.report.thresholds import INSPECTED_ENTRIES_SHOWN, LIST_LINES
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from align.curves.curve_result import OtherMetric
+from align.curves.loss_log import OtherMetric
 from align.report.blocks import Lines, Table
 from align.report.kinds.curves import loss_blocks
 from align.report.thresholds import METRICS_SHOWN

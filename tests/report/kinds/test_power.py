@@ -18,16 +18,16 @@ def test_of_a_model_in_order_one_line_an_input_and_one_on_parameters_is_all() ->
     parameters = tuple(ParameterPower(f"fc{i}.weight", 8, 0, i * 1e-5, "seen") for i in (1, 2))
     lines, tone = shown(Power((OutputPower("", 0, "", "Net", 2e4),), parameters, {"x": 2e4}))
     assert lines == [
-        "x: an unrelated one moves the model's outputs by 20,000 × their limit",
-        "2 parameters show from a change of 0.002 % on at the latest (the least seen is fc2.weight)",
+        "x: unrelated values in its place change the model's outputs by 20,000 × their limit",
+        "a change of 0.002 % or more shows in 2 parameters (fc2.weight shows least)",
     ]
     assert tone == "plain"
 
 
 def test_inputs_that_move_nothing_and_those_that_were_not_replaced_are_told() -> None:
     lines, tone = shown(Power((), (), {"x": 0.5, "y": float("inf")}, {"mask": "no other"}))
-    assert lines[0].endswith("0.5 × their limit only: what it does is not tested")
-    assert lines[1] == "y: an unrelated one moves the model's outputs by inf × their limit"
+    assert lines[0].endswith("only 0.5 × their limit: its use is not tested")
+    assert lines[1] == "y: unrelated values in its place change the model's outputs by inf × their limit"
     assert lines[2] == "mask: not measured: no other"
     assert tone == "open"
 
@@ -39,9 +39,9 @@ def test_outputs_at_an_end_are_named() -> None:
         OutputPower("fc", 0, "", "Linear", None),
     )
     lines, _ = shown(Power(outputs))
-    assert lines[0].startswith("3 of 5 compared outputs are constant, dead or at an end: blocks.")
-    assert lines[1] == "1 of 5 compared outputs lies at its two ends almost everywhere: gate (Sigmoid)"
-    assert lines[2].startswith("3 of 5 compared outputs move with no input: ")
+    assert lines[0].startswith("3 of 5 compared outputs are constant (dead or saturated): blocks.")
+    assert lines[1] == "1 of 5 compared outputs is saturated at both ends almost everywhere: gate (Sigmoid)"
+    assert lines[2].startswith("3 of 5 compared outputs change with no input: ")
 
 
 def test_parameters_are_named_by_how_they_are_seen() -> None:
@@ -54,8 +54,8 @@ def test_parameters_are_named_by_how_they_are_seen() -> None:
     lines, _ = shown(Power((), parameters))
     assert [line.partition(": ")[2] for line in lines[:4]] == [
         "aux.weight",
-        "words.weight (of words.weight 90 % are hidden)",
-        "scale (scale shows from 25 % on at the latest)",
+        "words.weight (of words.weight, 90 % are hidden)",
+        "scale (of scale, a change of 25 % or more shows)",
         "router.weight",
     ]
 

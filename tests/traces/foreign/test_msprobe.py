@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from align.cli.main import main
-from align.core.registry import dump_readers
+from align.core.load_code import dump_readers
 from align.errors import AlignError, DumpError, HostileFileError
 
 if TYPE_CHECKING:

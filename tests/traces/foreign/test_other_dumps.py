@@ -15,7 +15,7 @@ import pytest
 
 import align
 from align.cli.main import main
-from align.core.registry import dump_readers
+from align.core.load_code import dump_readers
 from align.core.verdicts import Outcome
 from align.errors import AlignError, DumpError
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel

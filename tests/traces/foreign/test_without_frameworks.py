@@ -20,8 +20,8 @@ class Blocked:
 sys.meta_path = [Blocked if finder is PathFinder else finder for finder in sys.meta_path]
 from pathlib import Path
 import align
-from align.traces.export_trace import export_trace
-from align.traces.export_trace import show_dump
+from align.traces.dumped_side import export_trace
+from align.traces.dumped_side import show_dump
 data, out = Path(sys.argv[1]), Path(sys.argv[2])
 result = align.compare_trace_folders(data / "msprobe" / "torch", data / "msprobe" / "mindspore")
 print(result.verdict.outcome.value, result.culprits[0].candidate)

@@ -9,24 +9,25 @@ from __future__ import annotations
 import copy
 import os
 import sys
-from contextlib import ExitStack, contextmanager
-from functools import partial
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import cache, partial
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 
-from align.core.parameters import TensorMemory
+from align.core.parameters import TensorMemory, dtype_name, in_numpy
 from align.errors import CannotRunError
 from align.models.live_calls import leaves, with_leaves
 from align.models.rebuild_from_settings import LayerBuilder, LayerTypes, build_named, rebuild_layer, with_attributes
 from align.models.record_calls import answered, twin_class
-from align.models.restore_state import checksum, refuse_captured, sample
+from align.models.user_code import checksum, fixed_seed, refuse_captured, restored_attributes, sample, seed_of_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.protocols import LayerSettings, Model, Setting
 
 
@@ -75,7 +76,8 @@ def rebuilt_cell(cell: Model, settings: LayerSettings, changes: Mapping[str, Set
 
 def built_cell(class_name: str, arguments: Mapping[str, Setting]) -> Model | None:
     """Build a cell of a public class; in evaluation mode."""
-    cell = build_named(class_name, arguments)
+    with random_numbers_kept():
+        cell = build_named(class_name, arguments)
     return None if cell is None else cell.set_train(False)
 
 
@@ -112,13 +114,13 @@ def _fill(built: Model, cell: Model) -> None:
             parameter.set_data(live[name])
 
 
-def mindspore_memory(network: Model, to_array: Callable[[Any], Array]) -> dict[str, TensorMemory]:
+def mindspore_memory(network: Model) -> dict[str, TensorMemory]:
     """Find all parameters and buffers by their places in the network: names may be given twice."""
     import mindspore
 
     target = mindspore.get_context("device_target").lower()
     places = [(f"{path}.{name}", one) for path, cell in network.cells_and_names() for name, one in _own(cell)]
-    return {place.removeprefix("."): _memory(tensor, target, to_array) for place, tensor in places}
+    return {place.removeprefix("."): _memory(tensor, target) for place, tensor in places}
 
 
 def copied_network(network: Model) -> Model:
@@ -137,7 +139,7 @@ def _own(cell: Model) -> list[tuple[str, Any]]:
     return own + list(cell.named_buffers(recurse=False))
 
 
-def _memory(tensor: Any, device: str, to_array: Callable[[Any], Array]) -> TensorMemory:
+def _memory(tensor: Any, device: str) -> TensorMemory:
     flat = to_array(tensor).reshape(-1)
     start, stop = _span(tensor)
     content = checksum(flat[sample(flat.size)])
@@ -171,26 +173,33 @@ def place_network(network: Model, device: str | None, dtype: str | None) -> None
                 tensor.set_dtype(getattr(mindspore, dtype))
 
 
-def placed_cell(cell: Model, device: str | None, dtype: str | None) -> Callable[..., Any]:
+def placed_cell(model: Model, path: str, device: str | None, dtype: str | None) -> Callable[..., Any]:
     """Let a copy of the cell answer in that precision; what it returns comes back as the cell's own would."""
+    cell, wanted = _cell(model, path), _dtype_here(device, dtype)
+    copied = copied_cell(cell)
+    place_network(copied, None, dtype)
+    return partial(_called_in, copied, cell, wanted)
+
+
+def _dtype_here(device: str | None, dtype: str | None) -> Any:
     import mindspore
 
     if device is not None:
         raise CannotRunError.of("mindspore_model.lone_layer_elsewhere")
-    copied = copied_cell(cell)
-    place_network(copied, None, dtype)
-    wanted = getattr(mindspore, str(dtype))
+    return getattr(mindspore, str(dtype))
 
-    def answer(*args: Any, **kwargs: Any) -> Any:
-        found = [leaf for _, leaf in leaves((args, kwargs)) if _is_floating(leaf)]
-        like = next(iter(found), next((one for one in cell.get_parameters() if one.is_floating_point()), None))
-        there = with_leaves((args, kwargs), lambda _, leaf: leaf.astype(wanted) if _is_floating(leaf) else leaf)
-        output = copied(*there[0], **there[1])
-        if like is None:
-            return output
-        return with_leaves(output, lambda _, leaf: leaf.astype(like.dtype) if _is_floating(leaf) else leaf)
 
-    return answer
+def _called_in(call: Callable[..., Any], cell: Model, dtype: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call on tensors that are cast; what is returned is cast back to the dtype in which the cell would return it."""
+    floating = [leaf for _, leaf in leaves((args, kwargs)) if _is_floating(leaf)]
+    like = next(iter(floating), next((one for one in cell.get_parameters() if one.is_floating_point()), None))
+    args, kwargs = with_leaves((args, kwargs), partial(_cast, dtype))
+    output = call(*args, **kwargs)
+    return output if like is None else with_leaves(output, partial(_cast, like.dtype))
+
+
+def _cast(dtype: Any, _name: str, leaf: Any) -> Any:
+    return leaf.astype(dtype) if _is_floating(leaf) else leaf
 
 
 def _is_floating(leaf: Any) -> bool:
@@ -251,13 +260,13 @@ def jitted_code(model: Model) -> tuple[str, ...]:
 
     Functions of other modules, and what is compiled while the network runs, are not found.
     """
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for _, cell in model.cells_and_names():
-        found |= dict.fromkeys(_jitted_in_cell(cell))
+        names |= dict.fromkeys(_jitted_in_cell(cell))
         for cls in type(cell).__mro__:
             if cls.__module__.partition(".")[0] != "mindspore":
-                found |= dict.fromkeys(_jitted_in_class(cls))
-    return tuple(found)
+                names |= dict.fromkeys(_jitted_in_class(cls))
+    return tuple(names)
 
 
 def _jitted_in_cell(cell: Any) -> Iterator[str]:
@@ -291,11 +300,7 @@ class MindSporeSubstituter:
 
     def recast_layer(self, model: Model, path: str, device: str | None, dtype: str | None) -> Callable[..., Any]:
         """Call the cell on cast tensors; see LayerSubstituter."""
-        import mindspore
-
-        if device is not None:
-            raise CannotRunError.of("mindspore_model.lone_layer_elsewhere")
-        return _Recast(self.bare_layer(model, path), getattr(mindspore, str(dtype)))
+        return _Recast(self.bare_layer(model, path), _dtype_here(device, dtype))
 
     def bare_layer(self, model: Model, path: str) -> Model:
         """A twin whose tables are the cell's, but for what answers in its place; see LayerSubstituter.
@@ -328,33 +333,228 @@ class _Recast:
         self._cell, self._dtype = cell, dtype
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        found = [leaf for _, leaf in leaves((args, kwargs)) if _is_floating(leaf)]
-        like = next(iter(found), next((one for one in self._cell.get_parameters() if one.is_floating_point()), None))
-        args, kwargs = with_leaves((args, kwargs), lambda _, leaf: self._cast(leaf, self._dtype))
-        with self._cast_parameters():
-            output = self._cell.construct(*args, **kwargs)
-        if like is None:
-            return output
-        return with_leaves(output, lambda _, leaf: self._cast(leaf, like.dtype))
+        def construct(*args: Any, **kwargs: Any) -> Any:
+            with self._cast_parameters():
+                return self._cell.construct(*args, **kwargs)
+
+        return _called_in(construct, self._cell, self._dtype, *args, **kwargs)
 
     @contextmanager
     def _cast_parameters(self) -> Iterator[None]:
         """Statistics stay as they are: the kernel that normalises writes into them."""
         cells = [cell for _, cell in self._cell.cells_and_names()]
         tables = [cell._params for cell in cells]  # noqa: SLF001 - MindSpore lets nothing else take a parameter's place
-        kept = [(table, name, one) for table in tables for name, one in table.items() if _is_trained(one)]
-        for table, name, one in kept:
-            table[name] = one.astype(self._dtype)
+        kept = [
+            (table, name, parameter) for table in tables for name, parameter in table.items() if _is_trained(parameter)
+        ]
+        for table, name, parameter in kept:
+            table[name] = parameter.astype(self._dtype)
         try:
             yield
         finally:
-            for table, name, one in kept:
-                table[name] = one
-
-    @staticmethod
-    def _cast(leaf: Any, dtype: Any) -> Any:
-        return leaf.astype(dtype) if _is_floating(leaf) else leaf
+            for table, name, parameter in kept:
+                table[name] = parameter
 
 
 def _is_trained(one: Any) -> bool:
     return _is_floating(one) and bool(one.requires_grad)
+
+
+# A MindSpore network as a run finds it and must leave it: values, attributes, modes, names, random numbers.
+
+
+# What operators call the seed of the network, and their own.
+SEED_NAMES = (("Seed0", "Seed1"), ("seed", "seed2"))
+
+
+@contextmanager
+def restored(model: Model) -> Iterator[None]:
+    """Put values and attributes back at the end.
+
+    Of parameters only those that are not trained: a counter or a statistic is a Parameter here. What begins with an
+    underscore is MindSpore's own.
+    """
+    cells = [cell for _, cell in model.cells_and_names()]
+    with _untrained_kept(model), restored_attributes(cells, lambda name: not name.startswith("_")):
+        yield
+
+
+@contextmanager
+def evaluated(model: Model, *, restores: bool = True) -> Iterator[None]:
+    """Run in evaluation mode on the same random numbers; leave modes, random states, names and the rest alone."""
+    modes = [(cell, cell.training) for _, cell in model.cells_and_names()]
+    with same_random_numbers(), _names_kept(model), restored(model) if restores else nullcontext():
+        model.set_train(False)
+        try:
+            yield
+        finally:
+            for cell, training in modes:  # parents come before their children, and set_train reaches down
+                cell.set_train(training)
+
+
+@contextmanager
+def _untrained_kept(model: Model) -> Iterator[None]:
+    tensor_type = launched().Tensor
+    tensors = [tensor for tensor in named_tensors(model).values() if not getattr(tensor, "requires_grad", False)]
+    attributes = (value for _, cell in model.cells_and_names() for value in vars(cell).values())
+    tensors += [value for value in attributes if isinstance(value, tensor_type)]
+    kept = [(tensor, to_array(tensor).copy()) for tensor in tensors]
+    try:
+        yield
+    finally:
+        for tensor, value in kept:
+            if to_array(tensor).tobytes() != value.tobytes():
+                fill(tensor, value)
+
+
+@contextmanager
+def operators_restarted(model: Model) -> Iterator[None]:
+    """Let operators that draw with seeds of their own, as that of `nn.Dropout`, begin anew, from the seed of runs.
+
+    Their kernels go on drawing from call to call, and no seed that is set later reaches them: copies take their place.
+    """
+    kept = []
+    for number, (cell, name, operator) in enumerate(_drawing_operators(model), 1):
+        fresh = copy.deepcopy(operator)
+        for attribute, seed in zip(_seed_names(operator), (seed_of_runs() + 1, number), strict=True):
+            fresh.add_prim_attr(attribute, seed)
+        kept.append((cell, name, operator))
+        setattr(cell, name, fresh)
+    try:
+        yield
+    finally:
+        for cell, name, operator in kept:
+            setattr(cell, name, operator)
+
+
+def _drawing_operators(model: Model) -> Iterator[tuple[Any, str, Any]]:
+    for _, cell in model.cells_and_names():
+        operators = [(name, one) for name, one in vars(cell).items() if isinstance(one, launched().ops.Primitive)]
+        yield from ((cell, name, one) for name, one in operators if _seed_names(one))
+
+
+def _seed_names(operator: Any) -> tuple[str, ...]:
+    """What an operator calls its two seeds; () for one that has none."""
+    return next((names for names in SEED_NAMES if all(name in vars(operator) for name in names)), ())
+
+
+@contextmanager
+def same_random_numbers() -> Iterator[None]:
+    """Start all random numbers at the seed of runs, and put their states back at the end."""
+    with random_numbers_kept():
+        mindspore = launched()
+        mindspore.set_seed(seed_of_runs())
+        mindspore.manual_seed(seed_of_runs())
+        yield
+
+
+@contextmanager
+def way_back_forgotten() -> Iterator[None]:
+    """Let MindSpore forget a way back that an exception of Python leaves begun: what runs later would be part of it.
+
+    It forgets one by itself only where an operator of its own raises.
+    """
+    try:
+        yield
+    except BaseException:
+        from mindspore.common.api import _pynative_executor  # MindSpore has no other way
+
+        _pynative_executor.clear_res()
+        raise
+
+
+@contextmanager
+def random_numbers_kept() -> Iterator[None]:
+    """Keep those of Python, NumPy, MindSpore's generator, its seeds of operators and its data pipeline.
+
+    `set_seed` cannot take a seed away again, so the module that keeps them gets back what it held.
+    """
+    mindspore = launched()
+    seeds, pipeline = vars(sys.modules["mindspore.common.seed"]), mindspore.dataset.config
+    kept_seeds: dict[str, Any] = {
+        name: copy.copy(seeds[name]) for name in ("_GLOBAL_SEED", "_KERNEL_SEED") if name in seeds
+    }
+    state, of_pipeline = mindspore.get_rng_state(), pipeline.get_seed()
+    with fixed_seed():
+        try:
+            yield
+        finally:
+            mindspore.set_rng_state(state)
+            pipeline.set_seed(of_pipeline)
+            seeds.update(kept_seeds)
+
+
+@contextmanager
+def _names_kept(network: Model) -> Iterator[None]:
+    """Give all parameters back the names that they had: two of them may have one name by then."""
+    names = [(parameter, parameter.name) for parameter in network.get_parameters()]
+    try:
+        yield
+    finally:
+        for parameter, name in names:
+            if parameter.name != name:
+                parameter.name = name
+
+
+# MindSpore tensors as arrays and back, and the tensors of a network by name. MindSpore is imported in functions.
+
+
+def to_array(tensor: Any) -> Array:
+    """Copy a MindSpore tensor out, bfloat16 as `ml_dtypes.bfloat16`."""
+    mindspore = sys.modules["mindspore"]
+    if tensor.dtype == mindspore.bfloat16:
+        return np.asarray(tensor.astype(mindspore.float32).asnumpy().astype(ml_dtypes.bfloat16))
+    return np.asarray(tensor.asnumpy())
+
+
+def array_of(value: Any) -> Array | None:
+    """Copy out a tensor; None for anything else."""
+    mindspore = sys.modules.get("mindspore")
+    return to_array(value) if mindspore is not None and isinstance(value, mindspore.Tensor) else None
+
+
+def tensor_like(value: Array, like: Any) -> Any:
+    """Copy an array into a tensor of the dtype of another one."""
+    return to_tensor(value).astype(like.dtype)
+
+
+@cache
+def launched() -> Any:
+    """Import MindSpore and make it report errors where they happen: by default a failing operator surfaces late."""
+    import mindspore
+
+    mindspore.runtime.launch_blocking()
+    return mindspore
+
+
+def to_tensor(array: Array) -> Any:
+    """Copy an array in; float8, of which MindSpore makes no tensors, as float32, which holds the same numbers."""
+    mindspore = launched()
+    if not in_numpy(dtype_name(array.dtype)):
+        wide = mindspore.Tensor(array.astype(np.float32))
+        return wide.astype(mindspore.bfloat16) if array.dtype == ml_dtypes.bfloat16 else wide
+    return mindspore.Tensor(np.ascontiguousarray(array).reshape(array.shape))
+
+
+def fill(tensor: Any, value: Array) -> None:
+    """Give a parameter or tensor other values, in its own dtype."""
+    new = to_tensor(value).astype(tensor.dtype)
+    (tensor.set_data if hasattr(tensor, "set_data") else tensor.assign_value)(new)
+
+
+def floating_dtype(model: Model) -> Any:
+    """Return the dtype of the model's first floating parameter, None if it has none."""
+    return next((tensor.dtype for tensor in named_tensors(model).values() if tensor.is_floating_point()), None)
+
+
+def fitted(tensor: Any, model: Model, *, keeps: bool = False) -> Any:
+    """Cast a floating input to the model's first floating dtype; with `keeps`, unless it is in another one of them."""
+    dtypes = [one.dtype for one in named_tensors(model).values() if one.is_floating_point()]
+    stays = not dtypes or not tensor.is_floating_point() or (keeps and tensor.dtype in dtypes)
+    return tensor if stays else tensor.astype(dtypes[0])
+
+
+def named_tensors(model: Model) -> dict[str, Any]:
+    """Parameters and buffers by the names that a checkpoint has."""
+    tensors = {parameter.name: parameter for parameter in model.get_parameters()}
+    return tensors | {name: buffer for name, buffer in model.named_buffers() if name not in tensors}

@@ -1,8 +1,8 @@
 """MindSpore's part of watching a loop of the user's own (PYNATIVE): see LoopWatcher.
 
 It has no hooks for all cells or all optimizers, which are cells: while a loop is watched, `Cell.__call__` tells of
-them. Operators are met by its dispatch mode, as in `functions.py`; the tensors that a mode sees coming in are those
-that gradients come back to, those that it sees going out are not.
+them. Operators are met by its dispatch mode; the tensors that a mode sees coming in are those that gradients come back
+to, those that it sees going out are not.
 """
 
 from __future__ import annotations
@@ -11,30 +11,48 @@ import os
 import sys
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
+from importlib.util import find_spec
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from align.core.traces import OperatorSink as AnsweringSink
 from align.errors import CannotRunError, UserCodeError
-from align.models.adapter_parts.mindspore.functions import operators_arguments
-from align.models.adapter_parts.mindspore.layers import copied_cell, place_network
-from align.models.adapter_parts.mindspore.state import fill, launched, random_numbers_kept, to_array, to_tensor
-from align.models.live_calls import around_apply, with_leaves
-from align.models.loop_watcher import OptimizerState, ScaleFlow
+from align.models.adapter_parts.batches import replaced
+from align.models.adapter_parts.mindspore.layers import (
+    array_of,
+    copied_cell,
+    fill,
+    launched,
+    place_network,
+    random_numbers_kept,
+    tensor_like,
+    to_array,
+    to_tensor,
+)
+from align.models.adapter_parts.mindspore.optimizers import rates_at_step
+from align.models.live_calls import LiveOperatorCall, around_apply, called_by_user, leaves, peak_memory, with_leaves
+from align.models.loop_watcher import OptimizerState, ScaleFlow, array_distance, array_figures
 from align.models.thresholds import NORM_BYTES
 from align.models.user_code import run_user_code
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.protocols import Model
+    from align.core.traces import CaptureSink
     from align.models.loop_watcher import OperatorSink
+    from align.models.record_calls import CallRecorder
 
 
 class MindSporeLoopForms:
     """See LoopForms."""
+
+    as_array = staticmethod(array_of)
 
     def recording(self) -> bool:
         """Always: MindSpore does not tell."""
@@ -45,7 +63,7 @@ class MindSporeLoopForms:
         return isinstance(value, sys.modules["mindspore"].Tensor) and value.is_floating_point()
 
     def is_parameter(self, value: Any) -> bool:
-        """By its class."""
+        """Tell a parameter by its class."""
         return isinstance(value, sys.modules["mindspore"].Parameter)
 
     def differentiable(self, value: Any) -> bool:
@@ -86,12 +104,12 @@ class MindSporeLoopForms:
 
     def on_return(self, module: Any, returned: Callable[..., None]) -> Callable[[], Any]:
         """A forward hook; a cell with a `bprop` of its own calls its hooks, but lets none be put on."""
-        own = module.has_bprop
+        has_bprop = module.has_bprop
         module.has_bprop = False
         try:
             ended: Callable[[], Any] = module.register_forward_hook(returned, with_kwargs=True).remove
         finally:
-            module.has_bprop = own
+            module.has_bprop = has_bprop
         return ended
 
     @property
@@ -104,21 +122,44 @@ class MindSporeLoopForms:
         return int(tensor.nbytes)
 
     def norm(self, tensor: Any) -> Any:
-        """On the processor by NumPy, over the same memory; elsewhere the device is not waited for."""
+        """Return the norm: on the processor by NumPy, over the same memory; elsewhere the device is not waited for."""
         mindspore = sys.modules["mindspore"]
         if mindspore.get_context("device_target") != "CPU":
             wide = tensor.astype(mindspore.float32)
             return mindspore.ops.sqrt((wide * wide).sum())
-        flat = to_array(tensor).reshape(-1)
-        if flat.dtype.name not in ("float32", "float64"):
-            flat = flat.astype(np.float32)
-        with np.errstate(all="ignore"):
-            return float(np.sqrt(np.dot(flat, flat)))
+        return array_figures(to_array(tensor), full=False)[0]
 
     def norms(self, tensors: Iterable[Any]) -> list[float]:
         """One after the other."""
         mindspore = sys.modules["mindspore"]
         return [float(one.asnumpy()) if isinstance(one, mindspore.Tensor) else float(one) for one in tensors]
+
+    def figures(self, tensor: Any, *, full: bool) -> list[Any]:
+        """On the processor by NumPy, over the same memory; elsewhere the device is not waited for."""
+        mindspore = sys.modules["mindspore"]
+        if not tensor.size or mindspore.get_context("device_target") == "CPU":
+            return array_figures(to_array(tensor), full=full)
+        wide = tensor.astype(mindspore.float32)
+        figures = [self.norm(tensor), (1 - wide.isfinite().astype(mindspore.float32)).sum()]
+        zeros = (wide == 0).astype(mindspore.float32)
+        return [*figures, wide.sum(), wide.abs().max(), zeros.sum()] if full else figures
+
+    def copied(self, tensor: Any, into: Any = None) -> Any:
+        """As an array on the processor."""
+        mindspore = sys.modules["mindspore"]
+        on_processor = mindspore.get_context("device_target") == "CPU"
+        if not on_processor:
+            return mindspore.ops.deepcopy(tensor)
+        values = to_array(tensor)
+        if into is None or (into.shape, into.dtype) != (values.shape, values.dtype):
+            return values.copy()
+        np.copyto(into, values)
+        return into
+
+    def distance(self, tensor: Any, before: Any) -> Any:
+        """On the processor by NumPy."""
+        on_processor = isinstance(before, np.ndarray)
+        return array_distance(before, to_array(tensor)) if on_processor else self.norm(tensor - before)
 
     def address(self, tensor: Any) -> int:
         """Views that begin where it does have the same one."""
@@ -128,12 +169,8 @@ class MindSporeLoopForms:
         """The tensor itself: MindSpore writes into none that it returned."""
         return tensor
 
-    def as_array(self, value: Any) -> Array | None:
-        """A copy, or a view."""
-        return to_array(value) if isinstance(value, sys.modules["mindspore"].Tensor) else None
-
     def dtype_of(self, tensor: Any) -> str:
-        """In small letters."""
+        """Return the dtype's name in small letters."""
         return str(tensor.dtype).lower()
 
     def own_tensors(self, module: Any) -> list[tuple[str, Any]]:
@@ -142,7 +179,7 @@ class MindSporeLoopForms:
         return [(name.rpartition(".")[2], one) for name, one in own]
 
     def is_whole(self, module: Any) -> bool:
-        """By its class."""
+        """Tell a layer that is judged as a whole by its class."""
         return type(module).__module__.startswith("mindspore.") and not [*module.cells()]
 
 
@@ -152,7 +189,7 @@ class MindSporeLoops:
     loop_forms = MindSporeLoopForms()
 
     def loaded(self) -> bool:
-        """By the modules that are imported."""
+        """Tell by the modules that are imported."""
         return "mindspore" in sys.modules
 
     def loop_modules(self, model: Model) -> list[tuple[str, Any]]:
@@ -163,8 +200,22 @@ class MindSporeLoops:
         return [*found.values()]
 
     def loop_parameters(self, model: Model) -> list[tuple[str, Any]]:
-        """By their own names."""
+        """List the parameters by their own names."""
         return [(one.name, one) for one in model.get_parameters()]
+
+    def loop_buffers(self, model: Model) -> list[tuple[str, Any]]:  # noqa: ARG002
+        """None: what a cell keeps is a parameter that is not trained."""
+        return []
+
+    def loop_memory(self) -> float:
+        """Of the device, where it is none of the processor's."""
+        mindspore = sys.modules["mindspore"]
+        on_processor = mindspore.get_context("device_target") == "CPU"
+        return peak_memory() if on_processor else float(mindspore.runtime.max_memory_allocated())
+
+    def rates_now(self, optimizer: Any) -> dict[int, float]:
+        """Tensors as they are, lists by the step that the optimizer counts; schedules are called with that step."""
+        return rates_at_step(optimizer)
 
     def optimizer_state(self, optimizer: Any) -> OptimizerState:
         """One epsilon for all, as its tensors hold it."""
@@ -178,15 +229,14 @@ class MindSporeLoops:
 
     @contextmanager
     def outermost_calls(self, before: Callable[[Any], None]) -> Iterator[None]:
-        """Of cells that are no optimizers."""
-        from mindspore import nn
-
+        """Watch the calls of cells that are no optimizers."""
+        optimizers = optimizer_classes()
         depth = [0]
 
         def called(call: Any, cell: Any, args: Any, kwargs: Any) -> Any:
             depth[0] += 1
             try:
-                if depth[0] == 1 and not isinstance(cell, nn.Optimizer):
+                if depth[0] == 1 and not isinstance(cell, optimizers):
                     before(cell)
                 return call(cell, *args, **kwargs)
             finally:
@@ -197,11 +247,11 @@ class MindSporeLoops:
 
     @contextmanager
     def optimizer_calls(self, before: Callable[[Any, Any], None], after: Callable[[Any], None]) -> Iterator[None]:
-        """Of cells that are optimizers, wherever they are called."""
-        from mindspore import nn
+        """Watch the calls of cells that are optimizers, wherever they are called."""
+        optimizers = optimizer_classes()
 
         def called(call: Any, cell: Any, args: Any, kwargs: Any) -> Any:
-            if not isinstance(cell, nn.Optimizer):
+            if not isinstance(cell, optimizers):
                 return call(cell, *args, **kwargs)
             given = args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
             before(cell, list(given))
@@ -213,25 +263,12 @@ class MindSporeLoops:
             yield
 
     def held_by(self, optimizer: Any) -> list[Any]:
-        """Of all groups."""
+        """List the parameters of all groups."""
         return list(optimizer.parameters)
-
-    def loop_callback(self, begin: Callable[[], Any], end: Callable[[], Any]) -> Any:
-        """For `Model.train`."""
-        from mindspore.train import Callback
-
-        class Watch(Callback):  # type: ignore[misc]
-            def on_train_begin(self, _run_context: Any) -> None:
-                begin()
-
-            def on_train_end(self, _run_context: Any) -> None:
-                end()
-
-        return Watch()
 
     @contextmanager
     def operators(self, sink: OperatorSink) -> Iterator[None]:
-        """By the dispatch mode, and `apply` of the user's own functions; raises CannotRunError without such a mode."""
+        """Watch by the dispatch mode, and `apply` of the user's own; raises CannotRunError without such a mode."""
         import mindspore
 
         try:
@@ -259,28 +296,38 @@ WRAPPERS |= {"network._loss_fn": "loss", "network.network._loss_fn": "loss", "_l
 
 
 def _unwrapped(path: str) -> str:
-    """A path in the user's network."""
     for wrapper, name in WRAPPERS.items():
         if path == wrapper or path.startswith(f"{wrapper}."):
             return f"{name}{path[len(wrapper) :]}".lstrip(".")
     return path
 
 
+def optimizer_classes() -> tuple[type, ...]:
+    """Return what optimizers are derived from: that of `nn`, and that of `experimental.optim` and `mint.optim`."""
+    from mindspore import nn
+    from mindspore.experimental.optim.optimizer import Optimizer
+
+    return nn.Optimizer, Optimizer
+
+
 @contextmanager
 def _around_calls(called: Callable[..., Any]) -> Iterator[None]:
-    """Let `called` stand around each call of a cell."""
+    """See all calls of cells. Two that end in the order in which they began leave a wrapper that only passes on."""
     from mindspore import nn
 
-    own = nn.Cell.__call__
+    watching = [True]
 
-    def around(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return called(own, self, args, kwargs)
+    def around(call: Callable[..., Any]) -> Callable[..., Any]:
+        def passed_on_to_framework(cell: Any, *args: Any, **kwargs: Any) -> Any:
+            return called(call, cell, args, kwargs) if watching[0] else call(cell, *args, **kwargs)
 
-    nn.Cell.__call__ = around
-    try:
-        yield
-    finally:
-        nn.Cell.__call__ = own
+        return passed_on_to_framework
+
+    with replaced([(nn.Cell, "__call__", around)]):
+        try:
+            yield
+        finally:
+            watching[0] = False
 
 
 # MindSpore's part of dumping out of a loop: ranks, the callback of `Model.train`, cells computed again.
@@ -290,7 +337,7 @@ class MindSporeLoopHost:
     """See LoopHost."""
 
     def rank(self) -> tuple[int, int]:
-        """By the communication group, else by what msrun says."""
+        """Tell by the communication group, else by what msrun says."""
         from mindspore import communication
 
         with suppress(RuntimeError, ValueError):  # of a process that has no group
@@ -305,7 +352,10 @@ class MindSporeLoopHost:
             raise CannotRunError.of("mindspore_model.loop_in_graph_mode")
 
     def step_callback(
-        self, ended: Callable[[Any], None], closed: Callable[[], None], begun: Callable[[Any], None] = lambda _: None
+        self,
+        ended: Callable[[Any, Any], None],
+        closed: Callable[[], None],
+        begun: Callable[[Any], Any] = lambda _: None,
     ) -> Any:
         """That of `Model.train`: in sink mode it is called once for all steps that are sunk together."""
         from mindspore.train import Callback
@@ -315,7 +365,8 @@ class MindSporeLoopHost:
                 begun(run_context.original_args().get("train_dataset"))
 
             def on_train_step_end(self, run_context: Any) -> None:
-                ended(run_context.original_args().net_outputs)
+                arguments = run_context.original_args()
+                ended(arguments.net_outputs, arguments.get("train_dataset_element") or None)
 
             def on_train_end(self, _run_context: Any) -> None:
                 closed()
@@ -329,11 +380,11 @@ class MindSporeLoopHost:
         return b"".join(to_array(one).tobytes() for one in _parts(mindspore.get_rng_state()))
 
     def own_values(self, module: Any) -> dict[str, Array]:
-        """By their places in the cell: names may be given twice."""
+        """Return values by their places in the cell: names may be given twice."""
         return {name: to_array(one).copy() for name, one in _tensors(module).items()}
 
     def recomputed(self, module: Any, values: Mapping[str, Array], given: tuple[Any, Any]) -> Any:
-        """On a copy without hooks; many kernels of the processor have no float64: see LoopHost."""
+        """Run a copy without hooks; many kernels of the processor have no float64: see LoopHost."""
         failed = partial(UserCodeError, say("loop_dump_reason.in_float64"))
         return run_user_code(partial(_recomputed, module, values, given), failed)
 
@@ -379,7 +430,7 @@ class MindSporeLossScales:
     """See LossScaleReader."""
 
     def scale_flow(self, scaler: Any) -> ScaleFlow | None:
-        """By its class; None given is a scale of 1, which drops nothing."""
+        """Tell by the scaler's class; None given is a scale of 1, which drops nothing."""
         from mindspore import amp, nn
 
         if scaler is None:
@@ -394,7 +445,7 @@ class MindSporeLossScales:
         return ScaleFlow(name, dynamic, drops=True) if dynamic or isinstance(scaler, amp.LossScaler) else None
 
     def loss_scale(self, scaler: Any) -> float:
-        """Of whatever the scaler keeps it in."""
+        """Return the scale from whatever the scaler keeps it in."""
         if scaler is None:
             return 1.0
         for name in ("scale_sense", "scale_value"):
@@ -423,23 +474,159 @@ class MindSporeLossScales:
         """None: they are what `value_and_grad` returns."""
         return []
 
-    @contextmanager
-    def kernels_faked(self, scaler: Any) -> Iterator[None]:
-        """On the processor only; see above."""
+    def kernels_faked(self, scaler: Any) -> AbstractContextManager[None]:
+        """Replace kernels, on the processor only; see above."""
         from mindspore import nn
 
         if not isinstance(scaler, nn.TrainOneStepWithLossScaleCell) or not _on_processor():
-            yield
-            return
-        before = {name: getattr(scaler, name) for name in AS_ON_A_CHIP}
-        for name, value in AS_ON_A_CHIP.items():
-            setattr(scaler, name, value)
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                setattr(scaler, name, value)
+            return nullcontext()
+        return replaced((scaler, name, partial(_instead, value)) for name, value in AS_ON_A_CHIP.items())
+
+
+def _instead(value: Any, _before: Any) -> Any:
+    return value
 
 
 def _on_processor() -> bool:
     return bool(launched().get_context("device_target") == "CPU")
+
+
+# MindSpore's functions: those that a network runs outside MindSpore's own cells, and single ones run on arrays.
+#
+# The former are seen through its dispatch mode (PYNATIVE), which is experimental and shows operators (`AddExt`), not
+# the functions that ran them: one function may be several. It does not show what an index takes of a tensor
+# (`x[:, ::2]`), which is seen by itself, nor older operators as `OneHot`, nor what joins a list of tensors, which gets
+# a tuple. Of the latter some kernels are off by far more than rounding: on the CPU, MindSpore 2.10's tanh is off by up
+# to 1e-4 (where |x| reaches 5), its exp by 25 units in the last place.
+
+
+NAMES = ("erf", "exp", "log", "sigmoid", "tanh")
+
+
+def captured_operators(model: Model, recorder: CallRecorder) -> AbstractContextManager[Any]:
+    """Hand what operators return to the recorder, if its sink wants functional calls."""
+    if not recorder.functions:
+        return nullcontext()
+    import mindspore
+
+    try:
+        from mindspore.utils.ms_dispatch import MsDispatchMode
+    except ImportError as error:
+        raise CannotRunError.of("mindspore_model.no_functions", version=mindspore.__version__) from error
+
+    own = {path for path, cell in model.cells_and_names() if type(cell).__module__.startswith("mindspore.")}
+
+    def recorded(
+        name: str, again: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any
+    ) -> Any:
+        if recorder.running is None or recorder.running in own:
+            return output
+        if not any(isinstance(leaf, mindspore.Tensor) for _, leaf in leaves(output)):
+            return output
+        return recorder.function(name, again, args, kwargs, output)
+
+    dispatched = count()
+
+    class Operators(MsDispatchMode):  # type: ignore[misc]
+        def __ms_dispatch__(self, func: Any, args: tuple[Any, ...], kwargs: Any = None) -> Any:
+            next(dispatched)
+            output = func(*args, **(kwargs or {}))
+            if not called_by_user():
+                return output
+            own = operators_arguments(args)
+            again = func if own is args else lambda *given, **named: func(*args[:2], given, **named)
+            return recorded(func.name, again, own, kwargs or {}, output)
+
+    return _with_others(Operators(), recorded, dispatched)
+
+
+def shows_operators() -> bool:
+    """Tell whether this version of MindSpore has a dispatch mode."""
+    return find_spec("mindspore.utils.ms_dispatch") is not None
+
+
+@contextmanager
+def shown_operators(sink: CaptureSink) -> Iterator[None]:
+    """Show the sink every operator that MindSpore dispatches (PYNATIVE), if it wants to see them."""
+    if not isinstance(sink, AnsweringSink):
+        yield
+        return
+    from mindspore.utils.ms_dispatch import MsDispatchMode
+
+    make = sink.operator
+
+    class Operators(MsDispatchMode):  # type: ignore[misc]
+        def __ms_dispatch__(self, func: Any, args: tuple[Any, ...], kwargs: Any = None) -> Any:
+            arguments, place = operators_arguments(args), None
+            if arguments is not args:  # (primitive, name, arguments)
+                place = args[:2]
+            function = func if place is None else lambda *given: func(*place, given)
+            return make(LiveOperatorCall(func.name, function, (arguments, kwargs or {}), (array_of, tensor_like)))
+
+    with Operators():
+        yield
+
+
+@contextmanager
+def _with_others(
+    operators: AbstractContextManager[Any], recorded: Callable[..., Any], dispatched: count[int]
+) -> Iterator[None]:
+    """Record what an index takes of a tensor too, as `getitem`, and operators that are not `dispatched` (`OneHot`)."""
+    import mindspore
+    from mindspore.ops.primitive import Primitive
+
+    taken, run = mindspore.Tensor.__getitem__, Primitive.__call__
+
+    def getitem(self: Any, index: Any) -> Any:
+        output = taken(self, index)
+        return recorded("getitem", taken, (self, index), {}, output) if called_by_user() else output
+
+    def passed_on_to_framework(self: Any, *args: Any) -> Any:
+        before = next(dispatched)
+        output = run(self, *args)
+        if next(dispatched) > before + 1 or not called_by_user():
+            return output
+        return recorded(self.name, partial(run, self), args, {}, output)
+
+    places = [
+        (mindspore.Tensor, "__getitem__", partial(_instead, getitem)),
+        (Primitive, "__call__", partial(_instead, passed_on_to_framework)),
+    ]
+    with replaced(places), _joined_as_tuples(), operators:
+        yield
+
+
+def _joined_as_tuples() -> AbstractContextManager[None]:
+    """Let MindSpore's functions that join tensors be given tuples: with a list their operator is not dispatched."""
+    import mindspore
+
+    makers = mindspore.ops.auto_generate
+    primitive = type(getattr(makers.gen_ops_def, "concat_impl", None))
+    places = ((primitive, "__call__"), (mindspore.ops.Concat, "__call__"), (makers, "cat"))
+
+    def joining(function: Callable[..., Any]) -> Callable[..., Any]:
+        def passed_on_to_framework(*args: Any, **kwargs: Any) -> Any:
+            return function(*[tuple(one) if isinstance(one, list) else one for one in args], **kwargs)
+
+        return passed_on_to_framework
+
+    return replaced((holder, name, joining) for holder, name in places if name in vars(holder))
+
+
+def operators_arguments(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments of an operator: those of older primitives come as (primitive, name, arguments)."""
+    return args[2] if len(args) == 3 and isinstance(args[1], str) and isinstance(args[2], tuple) else args
+
+
+def elementwise_functions() -> Mapping[str, Callable[[Array], Array]]:
+    """Its own functions by name."""
+    return {name: partial(_apply, name) for name in NAMES}
+
+
+def _apply(name: str, values: Array) -> Array:
+    """Run one; what is not float32 or float16 is computed in float32, as most kernels do."""
+    import mindspore
+
+    own = values if values.dtype.name in ("float16", "float32", "float64") else values.astype(np.float32)
+    answer: Array = getattr(mindspore.ops, name)(mindspore.Tensor(own)).asnumpy()
+    return answer.astype(values.dtype)

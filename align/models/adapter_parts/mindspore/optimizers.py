@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from align.core.align_sequences import grouped
 from align.core.protocols import (
     LayerSettings,
     LearningRates,
@@ -24,8 +25,8 @@ from align.core.protocols import (
 )
 from align.core.thresholds import FLOAT32_ROUNDING
 from align.errors import CannotRunError, UserCodeError
-from align.models.adapter_parts.mindspore.state import to_array
-from align.models.adapter_parts.step_calls import largest_step, scheduler_end
+from align.models.adapter_parts.mindspore.layers import to_array
+from align.models.adapter_parts.step_calls import largest_step, scheduled_rates
 from align.models.live_calls import living_objects
 from align.models.user_code import run_user_code
 from align.words.catalogue import say, sentence
@@ -33,7 +34,7 @@ from align.words.catalogue import say, sentence
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.protocols import Model, Setting
 
 
@@ -155,7 +156,6 @@ def _listed_groups(optimizer: Any, schedulers: Sequence[Any], steps: int) -> lis
 
 
 def _with_rate(values: dict[str, Setting], name: str, rates: LearningRates) -> dict[str, Setting]:
-    """The settings with the learning rate if it stays, else without one."""
     rest = {key: value for key, value in values.items() if key != name}
     return rest if rates.scheduled else {**rest, name: rates.at(0)}
 
@@ -165,17 +165,10 @@ def _stepped(optimizer: Any, schedulers: Sequence[Any], steps: int) -> list[Lear
     groups = optimizer.param_groups
     if not schedulers:
         return [LearningRates((_float32_number(group["lr"]),)) for group in groups]
-    kinds = sorted({type(one).__name__ for one in schedulers})
-    by = " and ".join(kinds)
-    if PLATEAU in by:
+    if any(PLATEAU in type(one).__name__ for one in schedulers):
         return [LearningRates(problem=sentence("optimizer_note.follows_metric", name=PLATEAU)) for _ in groups]
     with schedules_put_back(optimizer, schedulers):
-        values = run_user_code(
-            lambda: _rates_by_step(groups, schedulers, steps),
-            lambda error: UserCodeError(say("model_error.stepping", schedulers=kinds), error),
-        )
-    known, reach = max(map(scheduler_end, schedulers)) or None, largest_step(schedulers)
-    return [LearningRates(tuple(own), known, by=by, reach=reach) for own in values]
+        return scheduled_rates(schedulers, lambda: _rates_by_step(groups, schedulers, steps))
 
 
 def _rates_by_step(groups: Sequence[Any], schedulers: Sequence[Any], steps: int) -> list[list[float]]:
@@ -210,17 +203,22 @@ def schedules_put_back(optimizer: Any, schedulers: Sequence[Any]) -> Iterator[No
     """Put rates and schedulers back at the end."""
     import mindspore
 
-    held = [value for one in schedulers for value in vars(one).values() if isinstance(value, mindspore.Parameter)]
-    tensors = {id(one): one for one in (*optimizer.lrs, *held)}.values()
-    before = [(one, one.asnumpy().copy()) for one in tensors]
-    attributes = [(one, dict(vars(one))) for one in schedulers]
+    rates = [
+        value
+        for scheduler in schedulers
+        for value in vars(scheduler).values()
+        if isinstance(value, mindspore.Parameter)
+    ]
+    tensors = {id(tensor): tensor for tensor in (*optimizer.lrs, *rates)}.values()
+    before = [(tensor, tensor.asnumpy().copy()) for tensor in tensors]
+    attributes = [(scheduler, dict(vars(scheduler))) for scheduler in schedulers]
     try:
         yield
     finally:
-        for one, own in attributes:
-            vars(one).update(own)
-        for one, value in before:
-            one.set_data(mindspore.Tensor(value))
+        for scheduler, values in attributes:
+            vars(scheduler).update(values)
+        for tensor, value in before:
+            tensor.set_data(mindspore.Tensor(value))
 
 
 def rates_of(optimizer: Any) -> list[Any]:
@@ -240,6 +238,35 @@ def rates_of(optimizer: Any) -> list[Any]:
     return list({id(one): one for one in held}.values())
 
 
+def rates_at_step(optimizer: Any) -> dict[int, float]:
+    """The rate of the next update by a parameter's place; those that are not told are left out.
+
+    A schedule is called with the step that the optimizer counts, which calling the optimizer's own `get_lr` would move.
+    """
+    import mindspore
+
+    groups = getattr(optimizer, "param_groups", None)
+    if isinstance(groups, list):
+        rates = [_float32_number(group["lr"]) for group in groups for _ in group["params"]]
+        return dict(enumerate(rates))
+    step = getattr(optimizer, "global_step", None)
+    known: dict[int, float | None] = {}
+    for source in _rate_sources(optimizer):
+        if id(source) in known:
+            continue
+        kept = getattr(source, "learning_rate", None)
+        if not isinstance(source, mindspore.nn.Cell):
+            known[id(source)] = _float32_number(source)
+        elif isinstance(kept, mindspore.Tensor) and kept.ndim and step is not None:
+            known[id(source)] = float(kept.asnumpy()[min(int(step), kept.shape[0] - 1)])
+        elif isinstance(kept, mindspore.Tensor) and not kept.ndim:
+            known[id(source)] = _float32_number(kept)
+        else:
+            known[id(source)] = None if step is None else float(source(step).asnumpy().reshape(-1)[0])
+    rates_by_place = {place: known[id(source)] for place, source in enumerate(_rate_sources(optimizer))}
+    return {place: rate for place, rate in rates_by_place.items() if rate is not None}
+
+
 # Settings that the optimizer keeps parameter by parameter.
 
 
@@ -248,11 +275,8 @@ def _gathered_groups(optimizer: Any, steps: int) -> list[ParameterGroup]:
     values = {name: value for name, value in kept.items() if not name.startswith(OWN_STATE)}
     sources = _rate_sources(optimizer)
     known = {id(source): _rates(source, steps) for source in sources}
-    alike: dict[tuple[float | None, bool, int], list[Any]] = {}
-    for one, decay, central, source in zip(
-        optimizer.parameters, _decays(optimizer), _centralised(optimizer), sources, strict=True
-    ):
-        alike.setdefault((decay, central, id(source)), []).append(one)
+    treated = zip(_decays(optimizer), _centralised(optimizer), map(id, sources), strict=True)
+    alike = grouped(zip(treated, optimizer.parameters, strict=True))
     groups = []
     for path, ((decay, central, source), members) in zip(_paths(optimizer, len(alike)), alike.items(), strict=True):
         settings = _with_rate({**values, "grad_centralization": central}, "learning_rate", known[source])
@@ -371,16 +395,16 @@ def cell_settings(cell: Model) -> dict[str, Setting]:
     """Settings of a cell: its attributes and its operators'; a parameter is True, a tensor of one number that."""
     import mindspore
 
-    found: dict[str, object] = {}
+    settings: dict[str, object] = {}
     for name, value in vars(cell).items():
         if isinstance(value, mindspore.ops.Primitive):
-            found |= {f"{name}.{key}": item for key, item in plain_settings(vars(value)).items()}
+            settings |= {f"{name}.{key}": item for key, item in plain_settings(vars(value)).items()}
         elif _is_loss(cell) and isinstance(value, mindspore.Tensor) and value.ndim:
-            found[name] = weights_as_setting(value.float().asnumpy())
+            settings[name] = weights_as_setting(value.float().asnumpy())
         else:
-            found[name] = plain_value(value)
+            settings[name] = plain_value(value)
     own = cell.parameters_and_names(expand=False)
-    return plain_settings({**found, **{name.rpartition(".")[2]: plain_value(value) for name, value in own}})
+    return plain_settings({**settings, **{name.rpartition(".")[2]: plain_value(value) for name, value in own}})
 
 
 def _is_loss(cell: Model) -> bool:

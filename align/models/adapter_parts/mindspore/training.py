@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.errors import UserCodeError
 from align.models.adapter_parts.batches import (
     LabelCheck,
     call_arguments,
@@ -26,24 +25,26 @@ from align.models.adapter_parts.batches import (
     split_batch,
     tensors_of,
 )
-from align.models.adapter_parts.mindspore.functions import captured_operators
-from align.models.adapter_parts.mindspore.layers import in_mode, layer_by_layer
+from align.models.adapter_parts.mindspore.layers import (
+    array_of,
+    fill,
+    in_mode,
+    launched,
+    layer_by_layer,
+    named_tensors,
+    operators_restarted,
+    restored,
+    same_random_numbers,
+    tensor_like,
+    to_array,
+    way_back_forgotten,
+)
+from align.models.adapter_parts.mindspore.loops import captured_operators
 from align.models.adapter_parts.mindspore.optimizers import (
     living_schedulers,
     rates_of,
     schedules_put_back,
     step_schedulers,
-)
-from align.models.adapter_parts.mindspore.state import (
-    fill,
-    launched,
-    named_tensors,
-    operators_restarted,
-    restored,
-    same_random_numbers,
-    to_array,
-    to_tensor,
-    way_back_forgotten,
 )
 from align.models.adapter_parts.step_calls import (
     DropoutForm,
@@ -57,18 +58,15 @@ from align.models.adapter_parts.step_calls import (
 from align.models.inputs import SpilledArrays
 from align.models.loop_watcher import layers_run_once, note_recompute
 from align.models.record_calls import bind_inputs
-from align.models.user_code import run_user_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
     from contextlib import AbstractContextManager
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.protocols import Batch, Model
     from align.core.traces import CaptureSink
     from align.core.training import BatchParts, DropoutLayer, DropoutSink, StepSink, Training
-    from align.models.adapter_parts.step_calls import ToArray
-    from align.models.record_calls import FromArray
 
     Schedules = Sequence[tuple[Any, Sequence[Any]]]  # optimizers, with the schedulers of each
 
@@ -98,35 +96,51 @@ class MindSporeTrainer:
     ) -> None:
         """Take one step after another; see Trainer."""
         model = training.model
-        own = {one.name: one for one in model.trainable_params()}
-        tensors = own | named_tensors(model)
-        held = _held(training.optimizers, own)
-        rates = [one for optimizer in training.optimizers for one in rates_of(optimizer)] if rate_zero else []
-        schedules = [(one, living_schedulers(one)) for one in training.optimizers]
+        parameters = {parameter.name: parameter for parameter in model.trainable_params()}
+        tensors = parameters | named_tensors(model)
+        held_names = _held(training.optimizers, parameters)
+        rates = [rate for optimizer in training.optimizers for rate in rates_of(optimizer)] if rate_zero else []
+        schedules = [(optimizer, living_schedulers(optimizer)) for optimizer in training.optimizers]
         alone = _left_alone(training, schedules), same_random_numbers(), operators_restarted(model)
         with in_mode(graph=False), layer_by_layer(graph=False), alone[0], alone[1], alone[2]:
             if not (model.training or in_own_mode):  # else parts of it may be held in evaluation mode on purpose
                 model.set_train(True)
             for number, batch in enumerate(batches):
-                for name, value in sink.begin(number, held).items():
+                for name, value in sink.begin(number, held_names).items():
                     fill(tensors[name], value)
                 once = _recompute_passed_by(model) if layers_run_once() else nullcontext()
                 parts = self.split_batch(training, batch)
                 given = tensors_of(batch, parts, partial(self.as_tensor, model=model), LABELS)
                 labels = LabelCheck(parts.targets or batch)
-                watched = _watched_step(training, own, sink, rates)
+                watched = _watched_step(training, parameters, sink, rates)
                 with way_back_forgotten(), watched as calls, once, _labels_looked_at(labels):
-                    step = (
-                        partial(training.step, given)
-                        if training.step
-                        else partial(_step, training, parts, given, schedules, loss_scale, sink)
-                    )
-                    failed = partial(UserCodeError, "the training step of the MindSpore network")
-                    loss = run_user_code(step, partial(labels.failed, calls.output_shapes, failed))
-                sink.end(number, loss_of_step(loss, _array), ((name, to_array(one)) for name, one in tensors.items()))
+                    own_step = partial(_step, training, parts, given, schedules, loss_scale, sink)
+                    step = partial(training.step, given) if training.step else own_step
+                    loss = labels.checked(step, calls.output_shapes, "MindSpore")
+                sink.end(
+                    number, loss_of_step(loss, _array), ((name, to_array(tensor)) for name, tensor in tensors.items())
+                )
+
+    @contextmanager
+    def bare_steps(self, training: Training, batch: Batch) -> Iterator[tuple[Callable[[], Any], Mapping[str, Any]]]:
+        """Yield what takes a step on a batch, seen by nothing of ours, and the tensors that it is given.
+
+        Cells that are recomputed are computed again. All is put back at the end, as by `take_steps`.
+        """
+        model = training.model
+        schedules = [(optimizer, living_schedulers(optimizer)) for optimizer in training.optimizers]
+        alone = _left_alone(training, schedules), same_random_numbers(), operators_restarted(model)
+        with in_mode(graph=False), layer_by_layer(graph=False), alone[0], alone[1], alone[2], way_back_forgotten():
+            if not model.training:
+                model.set_train(True)
+            parts = self.split_batch(training, batch)
+            given = tensors_of(batch, parts, partial(self.as_tensor, model=model), LABELS)
+            own_step = partial(_step, training, parts, given, schedules, 1.0, None)
+            step = partial(training.step, given) if training.step else own_step
+            yield partial(LabelCheck(parts.targets or batch).checked, step, (), "MindSpore"), given
 
     def split_batch(self, training: Training, batch: Batch) -> BatchParts:
-        """By the names of what the model takes; see Trainer."""
+        """Split a batch by the names of what the model takes; see Trainer."""
         return split_batch(training, batch, training.model.construct)
 
     def batch_norms(self, model: Model) -> Iterator[tuple[str, Model, dict[str, Any]]]:
@@ -140,7 +154,7 @@ class MindSporeTrainer:
         return dropping(model.cells_and_names(), {"p": 0.0, "keep_prob": 1.0, "prob": 0.0})
 
     def dropout_layers(self, model: Model) -> list[DropoutLayer]:
-        """Those of mindspore.nn and mindspore.mint.nn; see DropoutReader."""
+        """List those of mindspore.nn and mindspore.mint.nn; see DropoutReader."""
         from mindspore import mint, nn
 
         forms = (
@@ -176,7 +190,7 @@ class MindSporeTrainer:
 
 
 def _multiplied(output: Any, mask: Array, _inplace: bool) -> Any:
-    return output * to_tensor(mask).astype(output.dtype)
+    return output * tensor_like(mask, output)
 
 
 def _step(
@@ -185,7 +199,7 @@ def _step(
     tensors: Mapping[str, Any],
     schedules: Schedules,
     scale: float,
-    sink: StepSink,
+    sink: StepSink | None,
 ) -> Any:
     """`value_and_grad` of the loss, then the optimizers, each on the gradients of its own parameters, and schedules."""
     model, weights = training.model, training.model.trainable_params()
@@ -200,65 +214,68 @@ def _step(
     if not weights:
         return forward() / scale
     loss, gradients = launched().value_and_grad(forward, None, weights)()
-    for one, gradient in zip(weights, gradients, strict=True):
-        sink.computed(one.name, to_array(gradient))
-    by_parameter = {id(one): value for one, value in zip(weights, gradients, strict=True)}
+    if sink is not None:
+        for weight, gradient in zip(weights, gradients, strict=True):
+            sink.computed(weight.name, to_array(gradient))
+    by_parameter = {id(weight): value for weight, value in zip(weights, gradients, strict=True)}
     for optimizer, schedulers in schedules:  # one that was frozen since has a zero gradient, as in TrainOneStepCell
-        optimizer(tuple(by_parameter[id(one)] if id(one) in by_parameter else one * 0 for one in optimizer.parameters))
+        optimizer(
+            tuple(
+                by_parameter[id(parameter)] if id(parameter) in by_parameter else parameter * 0
+                for parameter in optimizer.parameters
+            )
+        )
         step_schedulers(schedulers)
     return loss / scale
 
 
 def _held(optimizers: Sequence[Any], own: Mapping[str, Any]) -> list[tuple[str, float | None]]:
-    """Names and rates of what optimizers hold."""
     names = {id(one): name for name, one in own.items()}
     return [(names.get(id(one), ""), _rate(each, one)) for each in optimizers for one in each.parameters]
 
 
 @contextmanager
 def _watched_step(
-    training: Training, own: Mapping[str, Any], sink: StepSink, rates: Sequence[Any]
+    training: Training, parameters: Mapping[str, Any], sink: StepSink, rates: Sequence[Any]
 ) -> Iterator[StepCalls]:
     """Let the sink see calls of cells, gradients of parameters in a step of the user's own, and what optimizers get.
 
     These `rates` are 0 when an optimizer is called.
     """
-    names = {id(one): name for name, one in own.items()}
-
-    done: set[str] = set()
-
-    def computed(name: str, gradient: Any) -> None:
-        if name not in done:  # what comes after its update is for another network's loss
-            sink.computed(name, to_array(gradient))
+    names = {id(parameter): name for name, parameter in parameters.items()}
+    calls = StepCalls(sink, MindSporeGradients(next(iter(parameters.values()), None)))
 
     def updated(optimizer: Any, given: tuple[Any, ...]) -> Any:
-        for one in rates:
-            fill(one, np.zeros(one.shape, np.float32))
+        for rate in rates:
+            fill(rate, np.zeros(rate.shape, np.float32))
         whole = given[0] if given and isinstance(given[0], (tuple, list)) else given
-        places = {names[id(one)]: place for place, one in enumerate(optimizer.parameters) if id(one) in names}
+        places = {
+            names[id(parameter)]: place
+            for place, parameter in enumerate(optimizer.parameters)
+            if id(parameter) in names
+        }
         seen = {name: to_array(whole[place]) for name, place in places.items() if place < len(whole)}
-        sink.rated(_held([optimizer], own))
+        sink.rated(_held([optimizer], parameters))
         others = sink.update(seen)
-        done.update(seen)
+        calls.updated.update(seen)
         if not others:
             return None
         new = list(whole)
         for name, value in others.items():
-            new[places[name]] = to_tensor(value).astype(whole[places[name]].dtype)
+            new[places[name]] = tensor_like(value, whole[places[name]])
         return (tuple(new),) if whole is not given else tuple(new)
 
     def ended(optimizer: Any, *_: Any) -> None:
-        _go_on(sink, own, {names[id(one)] for one in optimizer.parameters if id(one) in names})
+        _go_on(sink, parameters, {names[id(parameter)] for parameter in optimizer.parameters if id(parameter) in names})
 
     with ExitStack() as stack:
-        for name, one in own.items() if training.step else ():
-            stack.callback(one.register_hook(partial(computed, name)).remove)
+        for name, parameter in parameters.items() if training.step else ():
+            stack.callback(parameter.register_hook(partial(calls.computed, name)).remove)
         for optimizer in training.optimizers:
             stack.callback(optimizer.register_forward_pre_hook(updated).remove)
             stack.callback(optimizer.register_forward_hook(ended).remove)
-        calls = StepCalls(sink, MindSporeGradients(next(iter(own.values()), None)))
         stack.enter_context(calls.seen(training.model.cells_and_names()))
-        stack.enter_context(_functions_seen(training.model, sink, calls))
+        stack.enter_context(calls.functions_seen(partial(captured_operators, training.model), tensor_like))
         yield calls
 
 
@@ -266,15 +283,6 @@ def _go_on(sink: StepSink, own: Mapping[str, Any], held: Set[str]) -> None:
     """Give parameters the values that they are to have behind an update."""
     for name, value in sink.updated(held, ((name, to_array(one)) for name, one in own.items())).items():
         fill(own[name], value)
-
-
-def _functions_seen(model: Model, sink: StepSink, calls: StepCalls) -> AbstractContextManager[Any]:
-    """Let the sink see functional calls outside of the model, if it wants them."""
-    if sink.functions is None:
-        return nullcontext()
-    return captured_operators(
-        model, calls.outside(sink.functions, lambda value, like: to_tensor(value).astype(like.dtype))
-    )
 
 
 def _labels_looked_at(check: LabelCheck) -> AbstractContextManager[None]:
@@ -318,15 +326,16 @@ def _left_alone(training: Training, schedules: Schedules) -> Iterator[None]:
     """Put values, modes, buffers, attributes and the optimizers' states back at the end."""
     model = training.model
     modes = [(cell, cell.training) for _, cell in model.cells_and_names()]
-    states = [one for optimizer in training.optimizers for one in optimizer.get_parameters()]
-    held = [one for optimizer in training.optimizers for one in optimizer.parameters]  # those of the loss too
-    known = {id(one) for one in states}
-    rates = [one for optimizer in training.optimizers for one in getattr(optimizer, "lrs", ())]
-    further = {id(one): one for one in (*named_tensors(model).values(), *held, *rates)}
-    states += [one for number, one in further.items() if number not in known]
+    states = [parameter for optimizer in training.optimizers for parameter in optimizer.get_parameters()]
+    # What an optimizer holds has the parameters of a loss too.
+    held_parameters = [parameter for optimizer in training.optimizers for parameter in optimizer.parameters]
+    known = {id(parameter) for parameter in states}
+    rates = [rate for optimizer in training.optimizers for rate in getattr(optimizer, "lrs", ())]
+    further = {id(tensor): tensor for tensor in (*named_tensors(model).values(), *held_parameters, *rates)}
+    states += [tensor for number, tensor in further.items() if number not in known]
     kept = SpilledArrays()
-    for place, one in enumerate(states):
-        kept[str(place)] = to_array(one)
+    for place, parameter in enumerate(states):
+        kept[str(place)] = to_array(parameter)
     with ExitStack() as stack, restored(model):
         for optimizer, schedulers in schedules:
             if schedulers:
@@ -334,8 +343,8 @@ def _left_alone(training: Training, schedules: Schedules) -> Iterator[None]:
         try:
             yield
         finally:
-            for place, one in enumerate(states):
-                fill(one, kept[str(place)])
+            for place, parameter in enumerate(states):
+                fill(parameter, kept[str(place)])
             for cell, mode in modes:
                 cell.set_train(mode)
 
@@ -359,12 +368,23 @@ def _array(value: Any) -> Any:
 @contextmanager
 def _recompute_passed_by(model: Model) -> Iterator[None]:
     """Let cells that are set to be recomputed run once, and `mindspore.recompute` call what it is given."""
-    names = vars(sys.modules[MODULE])
+
+    class Block:
+        """Takes the place of the class of the cell around a block: what is made of it is the block."""
+
+        def __new__(cls, block: Callable[..., Any]) -> Any:
+            note_recompute()
+            return block
+
+    def block_called(block: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        note_recompute()
+        kwargs.pop("save_rng_state", None)
+        return block(*args[3:], **kwargs)  # what stands behind the three settings of recomputation
+
+    plain = {REENTRANT: Block, NOT_REENTRANT: block_called}
     with ExitStack() as stack:
-        for name, plain in ((REENTRANT, _Block), (NOT_REENTRANT, _called)):
-            if name in names:  # MindSpore keeps them to itself, and may rename them
-                stack.callback(names.__setitem__, name, names[name])
-                names[name] = plain
+        places = ((sys.modules[MODULE], name, partial(dict.get, plain, name)) for name in plain)
+        stack.enter_context(replaced(places))
         for cell in [one for _, one in model.cells_and_names() if getattr(one, OF_CELL, None) is not None]:
             stack.callback(_set_aside(cell))
         yield
@@ -385,21 +405,6 @@ def _set_aside(cell: Any) -> Callable[[], None]:
     return put_back
 
 
-class _Block:
-    """Takes the place of the class of the cell around a block: what is made of it is the block."""
-
-    def __new__(cls, block: Callable[..., Any]) -> Any:
-        note_recompute()
-        return block
-
-
-def _called(block: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call the block with what stands behind the three settings of recomputation."""
-    note_recompute()
-    kwargs.pop("save_rng_state", None)
-    return block(*args[3:], **kwargs)
-
-
 # Gradients of a MindSpore network (PYNATIVE): one pass back from a fixed mix of what it returns, and all on their
 # way.
 #
@@ -410,12 +415,10 @@ def _called(block: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 class MindSporeGradients:
     """The forms of one step; `anchor` is a trained parameter, by which a place on the way back is always reached."""
 
+    to_array = staticmethod(array_of)
+
     def __init__(self, anchor: Any) -> None:
         self._anchor = anchor
-
-    def to_array(self, value: Any) -> Array | None:
-        """Copy out a tensor."""
-        return to_array(value) if isinstance(value, launched().Tensor) else None
 
     def has_gradient(self, value: Any) -> bool:
         """Tell whether a tensor is floating; MindSpore does not tell more."""
@@ -434,7 +437,7 @@ class MindSporeGradients:
 
     def cut(self, tensor: Any, value: Array, arrived: Callable[[Array], None]) -> Any:
         """Return another tensor from a cell."""
-        return _cut()(to_tensor(value).astype(tensor.dtype), arrived)(tensor, self._anchor)
+        return _cut()(tensor_like(value, tensor), arrived)(tensor, self._anchor)
 
     def tied(self, tensor: Any, given: Callable[[], Array | None]) -> Any:
         """Return a scalar 0 from a cell."""
@@ -469,7 +472,6 @@ def _watched_cell_class() -> Any:
 
 @cache
 def _cut() -> Any:
-    """The class of the cell."""
     from mindspore import nn, ops
 
     class Cut(nn.Cell):  # type: ignore[misc]
@@ -489,7 +491,6 @@ def _cut() -> Any:
 
 @cache
 def _tied() -> Any:
-    """The class of the cell."""
     from mindspore import nn, ops
 
     class Tied(nn.Cell):  # type: ignore[misc]
@@ -504,17 +505,13 @@ def _tied() -> Any:
             value = self.given()
             if value is None:
                 return (ops.zeros_like(tensor),)
-            return (to_tensor(value).astype(tensor.dtype).reshape(tensor.shape),)
+            return (tensor_like(value, tensor).reshape(tensor.shape),)
 
     return Tied
 
 
 def differentiate(
-    model: Model,
-    call: Callable[[Mapping[str, Any]], Any],
-    inputs: Mapping[str, Any],
-    sink: CaptureSink,
-    forms: tuple[ToArray, FromArray],
+    model: Model, call: Callable[[Mapping[str, Any]], Any], inputs: Mapping[str, Any], sink: CaptureSink
 ) -> None:
     """Run `call` on the inputs, then back to the parameters and to the floating inputs."""
     import mindspore
@@ -522,13 +519,11 @@ def differentiate(
     def has_gradient(value: Any) -> bool:
         return isinstance(value, mindspore.Tensor) and value.is_floating_point()
 
-    to_array, from_array = forms
     floating = [name for name, value in inputs.items() if value.is_floating_point()]
 
     def mix(*given: Any) -> Any:
-        return random_weighted_sum(
-            call({**inputs, **dict(zip(floating, given, strict=True))}), has_gradient, from_array
-        )
+        output = call({**inputs, **dict(zip(floating, given, strict=True))})
+        return random_weighted_sum(output, has_gradient, tensor_like)
 
     recorder = GradientRecorder(sink, to_array, has_gradient)
     places = tuple(range(len(floating))) or None

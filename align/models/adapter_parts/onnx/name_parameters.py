@@ -11,21 +11,19 @@ import ast
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.dtypes import EPSILON, is_float
+from align.core.parameters import EPSILON, is_float, paths_around
 from align.core.transforms import IDENTITY, Permute, Transform
 from align.models.thresholds import FOLDED_ROUNDING_UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from align.checkpoints.onnx_graph import OnnxGraph, OnnxNode
-    from align.core.checkpoints import StoredTensor
-    from align.core.dtypes import Array
-    from align.core.parameters import Shape
+    from align.checkpoints.protobuf import OnnxNode
+    from align.core.parameters import Array, Shape, StoredTensor
 
 
 Place = tuple[int, str]  # number of the node, and the name of its input
@@ -88,16 +86,16 @@ def name_parameters(
     uses = [*_uses_of_parameters(nodes, scopes, tensors)]
     counts = Counter((use.alias, use.module) for use in uses)
     shared = Counter(alias for alias, _ in counts)
-    found: dict[str, OnnxParameter] = {}
+    parameters: dict[str, OnnxParameter] = {}
     for use in uses:
         name, module = _name(use, shared[use.alias] > 1)
         if not name:
             continue
         made = OnnxParameter(name, module, use.initializer, use.transform, (use.place,), bool(_own_name(use.alias)))
-        known = found.setdefault(name, made)
+        known = parameters.setdefault(name, made)
         if known is not made and (known.initializer, known.transform) == (made.initializer, made.transform):
-            found[name] = replace(known, places=(*known.places, use.place))
-    return tuple(found.values())
+            parameters[name] = replace(known, places=(*known.places, use.place))
+    return tuple(parameters.values())
 
 
 def aliases(nodes: Sequence[OnnxNode], tensors: Mapping[str, StoredTensor]) -> dict[str, tuple[str, Transform]]:
@@ -117,12 +115,12 @@ def owned_initializers(
 ) -> dict[str, frozenset[str]]:
     """The floating initializers that the nodes of each module use, by its path."""
     known = aliases(nodes, tensors)
-    found: dict[str, set[str]] = defaultdict(set)
+    initializers: dict[str, set[str]] = defaultdict(set)
     for node, module in zip(nodes, modules, strict=True):
-        found[module] |= {
+        initializers[module] |= {
             known[name][0] for name in node.inputs if name in known and _is_value(tensors[known[name][0]])
         }
-    return {module: frozenset(names) for module, names in found.items()}
+    return {module: frozenset(names) for module, names in initializers.items()}
 
 
 def _is_value(tensor: StoredTensor) -> bool:
@@ -184,12 +182,12 @@ def _layout(node: OnnxNode, slot: int, turned: Transform, shape: Shape) -> Trans
 
 def _name(use: _Use, shared: bool) -> tuple[str, str]:
     """The name of a parameter and its module; "" for a constant."""
-    own = _own_name(use.alias)
-    if own.endswith(_BIAS_OF_FOLDED):
-        own = f"{own.removesuffix(_BIAS_OF_FOLDED)}.bias"
-    module = own.rpartition(".")[0]
-    if own and (not shared or not use.role or (module == use.module and own.endswith(f".{use.role}"))):
-        return own, module
+    name = _own_name(use.alias)
+    if name.endswith(_BIAS_OF_FOLDED):
+        name = f"{name.removesuffix(_BIAS_OF_FOLDED)}.bias"
+    module = name.rpartition(".")[0]
+    if name and (not shared or not use.role or (module == use.module and name.endswith(f".{use.role}"))):
+        return name, module
     return (f"{use.module}.{use.role}".lstrip("."), use.module) if use.role else ("", "")
 
 
@@ -280,7 +278,6 @@ def _by_name(node: OnnxNode) -> Scope | None:
 
 
 def _called_before(path: str, paths: Iterable[str], owned: Mapping[str, frozenset[str]]) -> str:
-    """The path of the module whose later call this is, "" if it is a module of its own."""
     found = _AGAIN.fullmatch(path)
     first = found["path"] if found else ""
     return first if first in paths and owned.get(path, frozenset()) <= owned.get(first, frozenset()) else ""
@@ -301,15 +298,15 @@ def at_their_weights(
     The dynamo exporter says that one into which a BatchNorm was multiplied is the BatchNorm.
     """
     known = {path for scope in scopes if scope for path in scope.paths}
-    found = []
+    moved = []
     for number, (node, scope) in enumerate(zip(nodes, scopes, strict=True)):
         folding = node.operator in _CONVOLUTIONS or (node.operator == "Gemm" and _is_norm(scope))
         module = modules.get((number, node.inputs[1]), "") if folding else ""
         if scope and module and module != scope.module:
-            around = sorted((path for path in known if module.startswith(f"{path}.")), key=len)
-            scope = Scope((*around, module))  # noqa: PLW2901
-        found.append(scope)
-    return tuple(found)
+            around = [path for path in paths_around(module) if path in known]
+            scope = Scope((*reversed(around), module))  # noqa: PLW2901
+        moved.append(scope)
+    return tuple(moved)
 
 
 def _is_norm(scope: Scope | None) -> bool:
@@ -321,7 +318,7 @@ def module_classes(
 ) -> dict[str, str]:
     """The class of each module by its path, "" if unknown; `ranks` count the axes of initializers."""
     classes: dict[str, str] = {}
-    own: dict[str, list[OnnxNode]] = defaultdict(list)
+    nodes_by_module: dict[str, list[OnnxNode]] = defaultdict(list)
     parents: set[str] = set()
     for node, scope in zip(nodes, scopes, strict=True):
         if scope is None:
@@ -329,9 +326,9 @@ def module_classes(
         for place, path in enumerate(scope.paths):
             classes[path] = classes.get(path) or (scope.classes[place] if scope.classes else "")
         parents.update(scope.paths[:-1])
-        own[scope.module].append(node)
+        nodes_by_module[scope.module].append(node)
     return {
-        path: name or ("" if path in parents else _class_by_operators(own[path], ranks))
+        path: name or ("" if path in parents else _class_by_operators(nodes_by_module[path], ranks))
         for path, name in classes.items()
     }
 
@@ -383,16 +380,16 @@ class FoldedNorm:
         scale = self._scale(self.norm)
         weight, bias = own[self.weight_name], own[self.bias_name]
         meant = self.product(self.norm, self.weight, self.bias)
-        found = {f"{self.path}.{name}": value for name, value in self.norm.items()}
+        values = {f"{self.path}.{name}": value for name, value in self.norm.items()}
         with np.errstate(all="ignore"):
             apart = (weight.astype(np.float64) / self._along(scale, weight.ndim)).astype(weight.dtype)
-        found[self.weight_name] = self.weight if agrees(weight, meant[0]) else apart
+        values[self.weight_name] = self.weight if agrees(weight, meant[0]) else apart
         if not agrees(bias, meant[1], self._size_of_bias()):
             off = bias.astype(np.float64) - meant[1]
-            found[f"{self.path}.bias"] = (self.norm["bias"].astype(np.float64) + off).astype(bias.dtype)
+            values[f"{self.path}.bias"] = (self.norm["bias"].astype(np.float64) + off).astype(bias.dtype)
         if self.bias is not None:
-            found[self.bias_name] = self.bias
-        return found
+            values[self.bias_name] = self.bias
+        return values
 
     def folded(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """The weight and bias of the file that these values make; {} where they are not all there."""
@@ -435,74 +432,8 @@ class FoldedNorm:
         return size
 
 
-def agrees(held: Array, meant: Array, size: Array | None = None) -> bool:
+def agrees(values: Array, meant: Array, size: Array | None = None) -> bool:
     """Tell whether values are those that are meant, within rounding of what they were made of."""
-    unit = EPSILON.get(held.dtype.name, EPSILON["float32"])
+    unit = EPSILON.get(values.dtype.name, EPSILON["float32"])
     bound = FOLDED_ROUNDING_UNITS * unit * (np.abs(meant) if size is None else size)
-    return held.shape == meant.shape and bool(np.all(np.abs(held.astype(np.float64) - meant) <= bound))
-
-
-# What a graph uses as a constant: tensors of no parameter, and tensors of one that may be a constant elsewhere.
-
-
-class GraphModel(Protocol):
-    """What is asked of an OnnxModel."""
-
-    @property
-    def graph(self) -> OnnxGraph:
-        """The nodes."""
-
-    @property
-    def tensors(self) -> Mapping[str, StoredTensor]:
-        """All initializers."""
-
-    @property
-    def scopes(self) -> Sequence[Scope | None]:
-        """The modules of the nodes."""
-
-    @property
-    def parameters(self) -> Sequence[OnnxParameter]:
-        """What has a name."""
-
-    def constant(self, name: str) -> Array:
-        """The value of an initializer."""
-
-
-def constants_left(model: GraphModel) -> list[str]:
-    """Initializers with several floating values, not all equal, that are of no parameter."""
-    known = {one.initializer for one in model.parameters}
-    return [
-        name
-        for name, tensor in model.tensors.items()
-        if name not in known and is_float(tensor.dtype) and tensor.shape and not _is_uniform(model, name)
-    ]
-
-
-def constant_uses(model: GraphModel) -> Mapping[str, list[str]]:
-    """The nodes, by initializer, that may use it as a constant though it is a parameter.
-
-    Exporters keep equal tensors once. It may be so where no parameter is known, and where a module uses the ones or
-    zeros of another.
-    """
-    places = {place: one for one in model.parameters for place in one.places}
-    uniform = {name: _is_uniform(model, name) for name in {one.initializer for one in model.parameters}}
-    found: dict[str, list[str]] = defaultdict(list)
-    for number, alias, initializer in _uses_of_constants(model):
-        one, scope = places.get((number, alias)), model.scopes[number]
-        inside = one is not None and scope is not None and scope.module == one.module
-        if initializer in uniform and (one is None or (uniform[initializer] and not inside)):
-            found[initializer].append(str(model.graph.nodes[number]))
-    return found
-
-
-def _uses_of_constants(model: GraphModel) -> Iterator[tuple[int, str, str]]:
-    known = aliases(model.graph.nodes, model.tensors)
-    for number, node in enumerate(model.graph.nodes):
-        for name in node.needs:
-            if name in known and node.outputs[0] not in known:
-                yield number, name, known[name][0]
-
-
-def _is_uniform(model: GraphModel, name: str) -> bool:
-    value = model.constant(name)
-    return value.size < 2 or bool(np.all(value == value.flat[0]))
+    return values.shape == meant.shape and bool(np.all(np.abs(values.astype(np.float64) - meant) <= bound))

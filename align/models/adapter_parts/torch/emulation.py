@@ -12,10 +12,10 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from align.core.dtypes import LARGEST_FLOAT16, NOT_EMULATED, EmulatedCalls, GradientsMet
+from align.core.parameters import LARGEST_FLOAT16, NOT_EMULATED, EmulatedCalls, GradientsMet
 from align.models.adapter_parts.batches import scalar
 from align.models.adapter_parts.torch.functions import run_under
-from align.models.adapter_parts.torch.state import is_scripted, to_array
+from align.models.adapter_parts.torch.state import dispatch_mode, is_scripted, plain_transformer_layers, to_array
 from align.models.live_calls import leaves
 from align.models.thresholds import SEED
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from align.core.dtypes import Emulation, OperatorRounding
+    from align.core.parameters import Emulation, OperatorRounding
     from align.core.protocols import Model
 
     Round = Callable[..., Any]  # of a tensor and a format; `note=None`: nobody hears of it
@@ -85,7 +85,6 @@ class _Seen:
         return partial(_note_size, counts)
 
     def found(self) -> Iterator[EmulatedCalls]:
-        """All counts in the order of the first calls."""
         for key, (calls, largest, overflowed) in self._counts.items():
             yield EmulatedCalls(*key, int(calls), largest, int(overflowed))
 
@@ -108,18 +107,13 @@ class _Emulating:
         self._seen, self._stack = seen, ExitStack()
 
     def __enter__(self) -> None:
-        import torch
-
-        fast = torch.backends.mha.get_fastpath_enabled()
-        torch.backends.mha.set_fastpath_enabled(False)
-        self._stack.callback(torch.backends.mha.set_fastpath_enabled, fast)
+        self._stack.enter_context(plain_transformer_layers())
         self._stack.enter_context(attention_apart())
         for path, module in self._seen.model.named_modules():
             if not is_scripted(module):
                 self._follow(path, module)
         self._seen.running.clear()
-        dispatch = _dispatch_mode(self._seen)
-        self._stack.enter_context(dispatch)
+        self._stack.enter_context(_dispatch_mode(self._seen))
         self._stack.enter_context(_function_mode(self._seen))
 
     def __exit__(self, *error: object) -> None:
@@ -137,11 +131,10 @@ class _Emulating:
 
 
 def _dispatch_mode(seen: _Seen) -> Any:
-    from torch.utils._python_dispatch import TorchDispatchMode
 
     rules = seen.emulation.operators
 
-    class Rounding(TorchDispatchMode):  # type: ignore[misc]
+    class Rounding(dispatch_mode()):  # type: ignore[misc]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             name = func.overloadpacket.__name__.removesuffix("_")
             rule = rules.get(name) if func.namespace in TORCHS_OWN else None
@@ -208,7 +201,6 @@ def attention_apart() -> Any:
 
 
 def _any_wide(value: Any) -> bool:
-    """Tell whether there is such a tensor in what an operator is given or returns."""
     return any(map(_any_wide, value)) if isinstance(value, (tuple, list)) else _is_wide(value)
 
 
@@ -296,13 +288,13 @@ def run_recurrent(name: str, args: tuple[Any, ...], round_to: Round, rule: Opera
     pieces = [weights[start : start + size] for start in range(0, len(weights), size)]
     ends: list[list[Any]] = []
     for layer in range(layers):
-        found = []
+        by_way = []
         for way in range(ways):
             number = layer * ways + way
             outputs, end = run.layer(steps, [state[number] for state in states], pieces[number], backwards=way == 1)
-            found.append(outputs)
+            by_way.append(outputs)
             ends.append(end)
-        steps = [torch.cat(one, -1) for one in zip(*found, strict=True)]
+        steps = [torch.cat(one, -1) for one in zip(*by_way, strict=True)]
     output = torch.cat(steps) if packed else torch.stack(steps, 1 if batch_first else 0)
     return output, *(torch.stack(one) for one in zip(*ends, strict=True))
 
@@ -325,20 +317,20 @@ class _Layers:
         biases: list[Any] = [*weights[2:4]] if self._biased else [None, None]
         if self._biased and self._cell == self._lstm:  # the two are added first
             biases = [self._result(biases[0] + biases[1]), None]
-        rows = [one.shape[0] for one in steps]
+        rows = [step.shape[0] for step in steps]
         given = torch.split(linear(self._product(torch.cat([*steps])), self._product(weights[0]), biases[0]), rows)
         inner = self._product(weights[1]).t()
         projection = self._product(weights[-1]).t() if len(weights) in (3, 5) else None
-        states = [self._result(one) for one in states]
+        states = [self._result(state) for state in states]
         outputs: list[Any] = [None] * len(steps)
         for place in reversed(range(len(steps))) if backwards else range(len(steps)):
-            new = self._cell(given[place], [one[: rows[place]] for one in states], inner, biases[1])
+            new = self._cell(given[place], [state[: rows[place]] for state in states], inner, biases[1])
             if projection is not None:
                 new[0] = self._state(self._product(new[0]) @ projection)
             outputs[place] = new[0]
             states = [
-                one if one.shape == old.shape else torch.cat([one, old[rows[place] :]])
-                for one, old in zip(new, states, strict=True)
+                state if state.shape == old.shape else torch.cat([state, old[rows[place] :]])
+                for state, old in zip(new, states, strict=True)
             ]
         return outputs, states
 
@@ -398,17 +390,17 @@ def gradients_met(model: Model, emulation: Emulation, call: Callable[[], Any]) -
     scalar(to_array(loss.detach()) if torch.is_tensor(loss) else loss)
     if not (torch.is_tensor(loss) and loss.requires_grad and ends):
         return ()
-    found: list[_Met] = []
+    runs: list[_Met] = []
     for scale in (1.0, 2.0):
         met = _Met(emulation)
         with met.mode():
             torch.autograd.grad(loss, ends, torch.full_like(loss, scale), retain_graph=True, allow_unused=True)
-        found.append(met)
-    return tuple(_gradients(*found))
+        runs.append(met)
+    return tuple(_gradients(*runs))
 
 
 def _gradients(once: _Met, twice: _Met) -> Iterator[GradientsMet]:
-    """Of all that was met what grows with the loss, joined by module, operator and entry."""
+    """What of all that was met grows with the loss, joined by module, operator and entry."""
     joined: dict[tuple[str, str, str], Exponents] = {}
     largest: dict[tuple[str, str, str], float] = {}
     for key, size in once.largest.items():
@@ -429,12 +421,10 @@ class _Met:
         self.exponents: dict[tuple[str, str, str, int], Exponents] = {}
 
     def mode(self) -> Any:
-        """A context in which a way back is seen."""
-        from torch.utils._python_dispatch import TorchDispatchMode
 
         met = self
 
-        class Seen(TorchDispatchMode):  # type: ignore[misc]
+        class Seen(dispatch_mode()):  # type: ignore[misc]
             def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
                 output = func(*args, **(kwargs or {}))
                 if func.namespace in TORCHS_OWN:
@@ -444,7 +434,6 @@ class _Met:
         return Seen()
 
     def add(self, name: str, args: Any, output: Any) -> None:
-        """Look at one operator."""
         module, inside = _place_of_node()
         operator = inside if inside and name in MATRICES else name.removesuffix(BACKWARD)
         rule = self._rules.get(operator)
@@ -453,7 +442,7 @@ class _Met:
         given = MATRICES.get(name) or ((0,) if name.endswith(BACKWARD) else ())
         made = output if isinstance(output, (tuple, list)) else (output,)
         values = [(place, args[place]) for place in given]
-        values += [(-1 - place, one) for place, one in enumerate(made)] if given and _rounds(rule) else []
+        values += [(-1 - place, one) for place, one in enumerate(made)] if given and (rule.result == "float16") else []
         for place, value in values:
             self._note((module, operator, rule.entry, place), value)
 
@@ -468,10 +457,6 @@ class _Met:
         exponents = torch.frexp(value[value != 0].float())[1] - 1 - LOWEST  # frexp's fraction is 0.5..1
         counts = torch.bincount(exponents.flatten().clamp(0, EXPONENTS - 1).long(), minlength=EXPONENTS).numpy()
         self.exponents[key] = self.exponents.get(key, np.zeros(EXPONENTS, np.int64)) + counts
-
-
-def _rounds(rule: OperatorRounding) -> bool:
-    return rule.result == "float16"
 
 
 def _place_of_node() -> tuple[str, str]:
@@ -584,7 +569,7 @@ def _convolution(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _indexed(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Of `index_add` and `scatter_add` what is added, with its places."""
+    """What `index_add` and `scatter_add` add, with its places."""
     axis, index, source = args[1:4]
     if index.dim() == 0 or (index.dim() > 1 and index.shape != source.shape):
         return args

@@ -17,19 +17,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.core.traces import CodeSeen, OperatorSink
-from align.models.adapter_parts.torch.optimizers import public_classes
-from align.models.adapter_parts.torch.state import is_scripted, to_array, to_tensor
-from align.models.calls_in_code import ApiCall
+from align.models.adapter_parts.torch.state import (
+    array_of,
+    dispatch_mode,
+    is_scripted,
+    plain_transformer_layers,
+    public_classes,
+    tensor_like,
+    to_array,
+    to_tensor,
+)
 from align.models.live_calls import LiveOperatorCall, called_by_user, leaves, user_line, user_place
+from align.models.rebuild_from_settings import ApiCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.protocols import Model
     from align.core.traces import CaptureSink
-    from align.models.calls_in_code import CallKind
+    from align.models.rebuild_from_settings import CallKind
     from align.models.record_calls import CallRecorder
 
     Functions = Mapping[str, Callable[[Array, Array], Array]]
@@ -95,11 +103,10 @@ def run_under(model: Model, make_mode: Callable[[], Any]) -> None:
 
 def _wide_mode(seen: _SeenOperators) -> Any:
     import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
 
     lower = frozenset({torch.float32, torch.float16, torch.bfloat16})
 
-    class Wide(TorchDispatchMode):  # type: ignore[misc]
+    class Wide(dispatch_mode()):  # type: ignore[misc]
         """The dtype of what the code makes or casts is float64; so is that of plain numbers in tensors."""
 
         def __enter__(self) -> Any:
@@ -133,7 +140,6 @@ def _counts_up(name: str, args: Any) -> bool:
 
 def _random_rounding_mode(seed: int) -> Any:
     import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_map
 
     generator = torch.Generator().manual_seed(seed)
@@ -144,7 +150,7 @@ def _random_rounding_mode(seed: int) -> Any:
         signs = torch.randint(0, 2, value.shape, generator=generator).to(value) * 2 - 1
         return value * (1 + torch.finfo(value.dtype).eps * signs)
 
-    class RandomRounding(TorchDispatchMode):  # type: ignore[misc]
+    class RandomRounding(dispatch_mode()):  # type: ignore[misc]
         """What an operation returns is moved by one unit; what is a view of its arguments, or written into, is not."""
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -157,18 +163,17 @@ def _random_rounding_mode(seed: int) -> Any:
 
 
 def _replacing_mode(functions: Functions) -> Any:
-    from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Replacing(TorchDispatchMode):  # type: ignore[misc]
+    class Replacing(dispatch_mode()):  # type: ignore[misc]
         """Functions that write into their argument are met as well, those inside of larger operators are not."""
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            own = functions.get(func.overloadpacket.__name__.removesuffix("_"))
-            if own is None or not args[0].is_floating_point():
+            function = functions.get(func.overloadpacket.__name__.removesuffix("_"))
+            if function is None or not args[0].is_floating_point():
                 return func(*args, **(kwargs or {}))
             given = to_array(args[0]).copy()
             output = func(*args, **(kwargs or {}))
-            return output.copy_(to_tensor(own(given, to_array(output))))
+            return output.copy_(to_tensor(function(given, to_array(output))))
 
     return Replacing()
 
@@ -183,31 +188,19 @@ def shown_operators(sink: CaptureSink) -> Iterator[None]:
         yield
         return
     import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
 
     make = sink.operator
 
-    def from_array(value: Array, like: Any) -> Any:
-        return to_tensor(value).to(like)
-
-    def as_array(value: Any) -> Array | None:
-        return to_array(value) if torch.is_tensor(value) else None
-
-    class Operators(TorchDispatchMode):  # type: ignore[misc]
+    class Operators(dispatch_mode()):  # type: ignore[misc]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             writes = func._schema.is_mutable  # noqa: SLF001 - no public way
             name = func.overloadpacket.__name__
-            forms = as_array, from_array
+            forms = array_of, tensor_like
             call = LiveOperatorCall(name, func, (args, kwargs or {}), forms, torch.clone if writes else None)
             return make(call)
 
-    fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with Operators():
-            yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
+    with plain_transformer_layers(), Operators():
+        yield
 
 
 def captured_functions(model: Model, recorder: CallRecorder) -> AbstractContextManager[Any]:
@@ -249,34 +242,12 @@ MODULES = ("torch.functional.", "torch._refs.")  # where public functions of tor
 LINALG = "torch.linalg.linalg_"
 
 
-class TorchCallWatcher:
-    """The part of the adapter that says what was called; see CallWatcher."""
+def watch_calls(model: Model, on_call: Told | None = None) -> None:
+    """Let the runs of a model be watched; see `watched_calls`.
 
-    def watched_calls(self, model: Model) -> tuple[ApiCall, ...]:
-        """What was called; see CallWatcher."""
-        return watched_calls(model)
-
-    def called_layers(self, model: Model) -> tuple[ApiCall, ...]:
-        """Layers by class; see CallWatcher."""
-        return called_layers(model)
-
-    def public_name(self, value: object) -> str:
-        """Name a class or function of torch; see CallWatcher."""
-        return name_of(value)
-
-    def tensor_methods(self) -> frozenset[str]:
-        """What a tensor has; see CallWatcher."""
-        import torch
-
-        return frozenset(dir(torch.Tensor))
-
-
-def watch_calls(model: Model, told: Told | None = None) -> None:
-    """Let the runs of a model be watched; see `watched_calls`. `told` gets each call: name, function, arguments, value.
-
-    Of a layer, the function is the module.
+    `on_call` gets the name, function, arguments and value of each call; of a layer the function is the module.
     """
-    seen = _SeenCalls(model, told)
+    seen = _SeenCalls(model, on_call)
     run_under(model, partial(_Watching, seen))
     model.forward.watched = seen  # a run puts the model's own attributes back
 
@@ -289,14 +260,14 @@ def watched_calls(model: Model) -> tuple[ApiCall, ...]:
 
 def called_layers(model: Model) -> tuple[ApiCall, ...]:
     """The layers of torch that a model has, each as one call, without what these work with inside."""
-    found: list[ApiCall] = []
+    layers: list[ApiCall] = []
     opaque: list[str] = []
     for path, module in model.named_modules():
         name = "" if is_scripted(module) else own_layer(module)
         if name and not any(path.startswith(outer) for outer in opaque):
-            found.append(ApiCall(name, "layer", path, "", 1))
+            layers.append(ApiCall(name, "layer", path, "", 1))
             opaque += [] if is_container(name) else [f"{path}." if path else ""]
-    return tuple(found)
+    return tuple(layers)
 
 
 def own_layer(module: Model) -> str:
@@ -327,12 +298,10 @@ class _SeenCalls:
         return any(name and not is_container(name) for _, name in self.running)
 
     def add(self, api: str, kind: CallKind, module: str, line: str) -> None:
-        """Count a call."""
         key = (api, kind, module, line)
         self._counts[key] = self._counts.get(key, 0) + 1
 
     def found(self) -> tuple[ApiCall, ...]:
-        """All counts."""
         return tuple(ApiCall(*key, calls) for key, calls in self._counts.items())
 
 

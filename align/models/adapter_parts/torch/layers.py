@@ -5,17 +5,22 @@ from __future__ import annotations
 import ast
 import copy
 import importlib
+import importlib.util
 import inspect
 import textwrap
+import warnings
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from align.core.load_code import INSTALL_HINT
 from align.core.parameters import TensorMemory
 from align.core.protocols import LayerSettings
-from align.errors import CannotRunError
-from align.models.adapter_parts.torch.optimizers import module_settings, public_classes
-from align.models.adapter_parts.torch.state import dtype_name, is_scripted
+from align.errors import CannotRunError, FrameworkMissingError, UserCodeError
+from align.models.adapter_parts.torch.lent_parameters import copy_lent
+from align.models.adapter_parts.torch.state import dtype_name, is_scripted, module_settings, public_classes, to_array
 from align.models.describe_sides import ModuleOutline, OutlinedTensor
 from align.models.function_source import defined_at
 from align.models.live_calls import leaves, with_leaves
@@ -30,12 +35,13 @@ from align.models.rebuild_from_settings import (
     with_attributes,
 )
 from align.models.record_calls import answered, twin_class
-from align.models.restore_state import checksum, refuse_captured, sample
+from align.models.thresholds import LARGEST_ONE_FILE_BYTES, MOST_LAYERS_EXPORTED_ALONE
+from align.models.user_code import checksum, refuse_captured, run_user_code, sample
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from align.core.dtypes import Array
     from align.core.protocols import Model, Setting
     from align.models.describe_sides import ModuleKind
 
@@ -55,7 +61,7 @@ class TorchOutliner:
     def ties(self, model: Model) -> tuple[tuple[str, str], ...]:
         """Parameters by identity; see ModelOutliner."""
         first: dict[int, str] = {}
-        found = []
+        ties = []
         modules: dict[int, str] = {}
         for path, module in model.named_modules(remove_duplicate=False):
             if modules.setdefault(id(module), path) != path:
@@ -63,8 +69,8 @@ class TorchOutliner:
             for name, value in module.named_parameters(recurse=False):
                 full = f"{path}.{name}" if path else name
                 if first.setdefault(id(value), full) != full:
-                    found.append((full, first[id(value)]))
-        return tuple(found)
+                    ties.append((full, first[id(value)]))
+        return tuple(ties)
 
 
 def _outlined(module: Any, name: str, path: str, seen: dict[int, str]) -> ModuleOutline:
@@ -95,7 +101,7 @@ def _kind(module: Any) -> ModuleKind:
     holder: ModuleKind | None = None
     for cls, kind in ((nn.Sequential, "sequence"), (nn.ModuleList, "list"), (nn.ModuleDict, "dict")):
         if isinstance(module, cls):
-            holder = kind if type(module).forward is cls.forward and not _holds(module) else "own"  # type: ignore[assignment]
+            holder = kind if type(module).forward is cls.forward and not any(True for _ in _tensors(module)) else "own"  # type: ignore[assignment]
     if holder:
         return holder
     if type(module).__module__.partition(".")[0] == OWN:
@@ -106,11 +112,6 @@ def _kind(module: Any) -> ModuleKind:
     extra = {name for name, _ in module.named_children()} - {name for name, _ in _base_children(base, module)}
     plain = type(module).forward is getattr(base, "forward", None) and not extra
     return "layer" if plain else "derived"
-
-
-def _holds(module: Any) -> bool:
-    """Tell whether a container holds tensors of its own."""
-    return any(True for _ in _tensors(module))
 
 
 def _base_children(base: type, module: Any) -> Iterator[tuple[str, Any]]:
@@ -171,12 +172,14 @@ def _takes(function: Any) -> str:
     return "*args"
 
 
-def _written(one: inspect.Parameter) -> str:
-    star = "*" if one.kind is one.VAR_POSITIONAL else "**" if one.kind is one.VAR_KEYWORD else ""
-    if one.default is one.empty:
-        return f"{star}{one.name}"
-    default = one.default if isinstance(one.default, PLAIN) else None
-    return f"{one.name}={default!r}"
+def _written(parameter: inspect.Parameter) -> str:
+    star = (
+        "*" if parameter.kind is parameter.VAR_POSITIONAL else "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+    )
+    if parameter.default is parameter.empty:
+        return f"{star}{parameter.name}"
+    default = parameter.default if isinstance(parameter.default, PLAIN) else None
+    return f"{parameter.name}={default!r}"
 
 
 # Copies of live torch layers, as they are or built anew with other settings, and what they share with the original.
@@ -197,13 +200,17 @@ WEIGHTS = ("weight", "pos_weight")  # of classes, which a loss takes as a tensor
 KEPT_AT = {"TransformerEncoderLayer": TRANSFORMER, "TransformerDecoderLayer": TRANSFORMER}
 
 
-def rebuilt_module(layer: Model, settings: LayerSettings, changes: Mapping[str, Setting]) -> Model | None:
+def rebuilt_module(model: Model, path: str, changes: Mapping[str, Setting]) -> Model | None:
     """Rebuild a module whose class is torch's own or made from one; in evaluation mode.
 
     Of a user's own class the attributes are changed on a copy, if it keeps such.
     """
     import torch
 
+    layer = dict(model.named_modules()).get(path)
+    if layer is None or is_scripted(layer):
+        return None
+    settings = LayerSettings(path, public_classes(type(layer)), module_settings(layer))
     cls = next((base for base in type(layer).__mro__ if base.__module__.startswith("torch.nn.modules.")), None)
     if cls in (None, torch.nn.Module):
         return with_attributes(copy.deepcopy(layer).eval(), changes) if changes.keys() <= vars(layer).keys() else None
@@ -227,11 +234,11 @@ def built_module(class_name: str, arguments: Mapping[str, Setting]) -> Model | N
 def _build(cls: Any, like: Any, **arguments: Setting) -> Model:
     import torch
 
-    found: dict[str, Any] = dict(arguments)
+    settings: dict[str, Any] = dict(arguments)
     weights = {
-        name: torch.tensor(value) for name, value in found.items() if name in WEIGHTS and isinstance(value, tuple)
+        name: torch.tensor(value) for name, value in settings.items() if name in WEIGHTS and isinstance(value, tuple)
     }
-    return cls(**{**found, **weights}).to(device=like.device, dtype=like.dtype)
+    return cls(**{**settings, **weights}).to(device=like.device, dtype=like.dtype)
 
 
 def _fill(built: Model, layer: Model) -> None:
@@ -244,14 +251,12 @@ def _fill(built: Model, layer: Model) -> None:
                 parameter.copy_(live[name])
 
 
-def torch_memory(model: Model, to_array: Callable[[Any], Array]) -> dict[str, TensorMemory]:
+def torch_memory(model: Model) -> dict[str, TensorMemory]:
     """Find all parameters and buffers, those too that no state_dict has: all of them are cast and moved."""
     from torch.nn.parameter import is_lazy
 
     tensors = {**dict(model.named_parameters(remove_duplicate=False)), **dict(model.named_buffers())}
-    return {
-        name: _memory(tensor, to_array) for name, tensor in tensors.items() if not (tensor.is_meta or is_lazy(tensor))
-    }
+    return {name: _memory(one) for name, one in tensors.items() if not (one.is_meta or is_lazy(one))}
 
 
 def copied_model(model: Model) -> Model:
@@ -264,7 +269,7 @@ def copied_model(model: Model) -> Model:
     return copied
 
 
-def _memory(tensor: Any, to_array: Callable[[Any], Array]) -> TensorMemory:
+def _memory(tensor: Any) -> TensorMemory:
     import torch
 
     start = stop = 0
@@ -292,10 +297,11 @@ def place_model(model: Model, device: str | None, dtype: str | None) -> None:
         model.to(dtype=getattr(torch, dtype))
 
 
-def placed_layer(layer: Model, device: str | None, dtype: str | None) -> Callable[..., Any]:
+def placed_layer(model: Model, path: str, device: str | None, dtype: str | None) -> Callable[..., Any]:
     """Let a copy of the layer answer there, in that precision; what it returns comes back as the layer's own would."""
     import torch
 
+    layer = model.get_submodule(path)
     copied = copy.deepcopy(layer)
     place_model(copied, device, dtype)
     wanted = None if dtype is None else getattr(torch, dtype)
@@ -310,9 +316,12 @@ def placed_layer(layer: Model, device: str | None, dtype: str | None) -> Callabl
     return answer
 
 
-def widened_model(model: Model, width: str) -> Model:
-    """Copy a model in another precision; whatever its code casts, layers with tensors of their own are given it."""
-    wide = getattr(copy.deepcopy(model), width)()
+def widened_model(model: Model, width: str, *, lent: bool = False) -> Model:
+    """Copy a model in another precision; whatever its code casts, layers with tensors of their own are given it.
+
+    Large parameters may be `lent`: the original's, cast where they are used.
+    """
+    wide = copy_lent(model, width) if lent else getattr(copy.deepcopy(model), width)()
     for module in wide.modules():
         own = (*module.parameters(recurse=False), *module.buffers(recurse=False))
         dtype = next((tensor.dtype for tensor in own if tensor.is_floating_point()), None)
@@ -413,16 +422,97 @@ class _Recast:
         given = [leaf for _, leaf in leaves((args, kwargs)) if torch.is_tensor(leaf) and leaf.is_floating_point()]
         like = next(iter(given), next(iter(layer.parameters()), None))
         buffers = dict(layer.named_buffers())
-        own = {name: self._there(one) for name, one in dict(layer.named_parameters()).items()}
-        cast = {name: self._there(one.detach().clone()) for name, one in buffers.items()}
+        own = {name: self._there(parameter) for name, parameter in dict(layer.named_parameters()).items()}
+        cast = {name: self._there(buffer.detach().clone()) for name, buffer in buffers.items()}
         args, kwargs = with_leaves((args, kwargs), lambda _, leaf: self._there(leaf))
         output = torch.func.functional_call(layer, {**own, **cast}, args, kwargs)
         with torch.no_grad():
-            for name, one in buffers.items():
-                one.copy_(cast[name])
+            for name, buffer in buffers.items():
+                buffer.copy_(cast[name])
         if like is None:
             return output
         return with_leaves(output, lambda _, leaf: moved(leaf, like.device, like.dtype))
 
     def _there(self, leaf: Any) -> Any:
         return moved(leaf, self._device, self._dtype)
+
+
+# A torch model written as an ONNX file by one of torch's exporters; where that fails, the layer that is the reason.
+
+
+NEEDS = {"torchscript": "onnx", "dynamo": "onnxscript"}
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def export_onnx(
+    model: Model, arguments: Arguments, names: Sequence[str], path: Path, options: Mapping[str, Any]
+) -> None:
+    """Write a model in evaluation mode, called on these arguments, whose names the graph's inputs get.
+
+    `options` are the `exporter` and the `opset`, None for the exporter's own. Raises FrameworkMissingError for a
+    package that the exporter needs, and UserCodeError, which names the first layer that fails alone.
+    """
+    package = NEEDS[options["exporter"]]
+    if importlib.util.find_spec(package) is None:
+        raise FrameworkMissingError(package, INSTALL_HINT[package])
+
+    def failed(error: BaseException) -> UserCodeError:
+        found = UserCodeError(say("onnx_model.export", exporter=options["exporter"]), error)
+        if layer := _layer_that_fails(model, arguments, options):
+            found.hint = say("onnx_model.export_layer", layer=layer, hint=found.hint)
+        return found
+
+    run_user_code(lambda: _export(model, arguments, names, path, options), failed)
+
+
+def _export(model: Model, arguments: Arguments, names: Sequence[str], path: Path, options: Mapping[str, Any]) -> None:
+    import torch
+
+    args, kwargs = arguments
+    dynamo = options["exporter"] == "dynamo"
+    size = sum(one.numel() * one.element_size() for one in model.state_dict().values() if torch.is_tensor(one))
+    more = {"external_data": size > LARGEST_ONE_FILE_BYTES, "verbose": False} if dynamo else {}
+    if options["opset"] is not None:
+        more["opset_version"] = options["opset"]
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(model, args, str(path), kwargs=kwargs, dynamo=dynamo, input_names=[*names], **more)
+
+
+def _layer_that_fails(model: Model, arguments: Arguments, options: Mapping[str, Any]) -> str:
+    """The first layer without inner ones that cannot be exported by itself, one of each class; "" if there is none."""
+    calls = _calls_of_layers(model, arguments)[:MOST_LAYERS_EXPORTED_ALONE]
+    with TemporaryDirectory(prefix="align-") as folder:
+        alone = Path(folder) / "layer.onnx"
+        fails = ((path, one) for path, one, given in calls if not _is_exported(one, given, alone, options))
+        return next((f"{path} ({type(one).__name__})" for path, one in fails), "")
+
+
+def _is_exported(layer: Model, given: Arguments, path: Path, options: Mapping[str, Any]) -> bool:
+    try:
+        run_user_code(lambda: _export(layer, given, (), path, options), lambda error: UserCodeError("", error))
+    except UserCodeError:
+        return False
+    return True
+
+
+def _calls_of_layers(model: Model, arguments: Arguments) -> list[tuple[str, Any, Arguments]]:
+    """What the first layer of each class was given in a run."""
+    first_calls: dict[type, tuple[str, Any, Arguments]] = {}
+
+    def note(path: str) -> Any:
+        def hook(layer: Any, args: Any, kwargs: Any) -> None:
+            first_calls.setdefault(type(layer), (path, layer, (args, kwargs)))
+
+        return hook
+
+    layers = [(path, one) for path, one in model.named_modules() if path and not any(one.children())]
+    handles = [one.register_forward_pre_hook(note(path), with_kwargs=True) for path, one in layers]
+    try:
+        run_user_code(lambda: model(*arguments[0], **arguments[1]), lambda error: UserCodeError("", error))
+    except UserCodeError:
+        return []
+    finally:
+        for handle in handles:
+            handle.remove()
+    return [*first_calls.values()]

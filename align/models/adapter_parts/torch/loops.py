@@ -9,7 +9,8 @@ from __future__ import annotations
 import copy
 import os
 import sys
-from contextlib import contextmanager, nullcontext
+import traceback
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,9 @@ import numpy as np
 
 from align.errors import CannotRunError, UserCodeError
 from align.models.adapter_parts.batches import loss_of_step
-from align.models.adapter_parts.torch.state import dtype_name, is_scripted, to_array, to_tensor
-from align.models.live_calls import around_apply, with_leaves
-from align.models.loop_watcher import OptimizerState, ScaleFlow
+from align.models.adapter_parts.torch.state import array_of, dtype_name, is_scripted, to_array, to_tensor
+from align.models.live_calls import around_apply, peak_memory, with_leaves
+from align.models.loop_watcher import OptimizerState, ScaleFlow, array_distance, array_figures
 from align.models.user_code import run_user_code
 from align.words.catalogue import say
 
@@ -27,13 +28,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
-    from align.core.dtypes import Array
+    from align.core.parameters import Array
     from align.core.protocols import Model
     from align.models.loop_watcher import OperatorSink
 
 
 class TorchLoopForms:
     """See LoopForms."""
+
+    as_array = staticmethod(array_of)
+    dtype_of = staticmethod(dtype_name)
 
     def recording(self) -> bool:
         """Unless gradients are switched off."""
@@ -45,7 +49,9 @@ class TorchLoopForms:
         """Complex ones do not count."""
         import torch
 
-        return isinstance(value, torch.Tensor) and value.is_floating_point()
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return False
+        return not torch._C._functorch.is_functorch_wrapped_tensor(value)  # noqa: SLF001 - no public name
 
     def is_parameter(self, value: Any) -> bool:
         """Any leaf that is trained."""
@@ -63,11 +69,11 @@ class TorchLoopForms:
         return True
 
     def hooks_on(self, tensor: Any) -> int:
-        """Those of `register_hook`."""
+        """Count the hooks of `register_hook`."""
         return len(tensor._backward_hooks or ())  # noqa: SLF001 - no public name
 
     def going_back(self) -> bool:
-        """By the task of its engine."""
+        """Tell by the task of torch's engine."""
         import torch
 
         return int(torch._C._current_graph_task_id()) >= 0  # noqa: SLF001 - no public name
@@ -102,13 +108,14 @@ class TorchLoopForms:
         return int(tensor.nbytes)
 
     def norm(self, tensor: Any) -> Any:
-        """On the processor at once; elsewhere the device is not waited for."""
+        """Return the norm: on the processor by NumPy, at once; elsewhere the device is not waited for."""
         import torch
 
         with torch.no_grad(), torch._C.DisableTorchFunction():  # noqa: SLF001 - the public name hides modes only partly
-            wide = torch.float32 if tensor.dtype in (torch.float16, torch.bfloat16) else tensor.dtype
-            found = torch.linalg.vector_norm(tensor.detach(), dtype=wide)
-            return found.item() if tensor.device.type == "cpu" else found
+            values = _strided(tensor)
+            if values.device.type == "cpu":
+                return array_figures(_as_array(values), full=False)[0]
+            return torch.linalg.vector_norm(values, dtype=_wide(values))
 
     def norms(self, tensors: Iterable[Any]) -> list[float]:
         """One copy from each device."""
@@ -119,6 +126,33 @@ class TorchLoopForms:
         found = iter(torch.stack([one.double().to(waiting[0].device) for one in waiting]).tolist() if waiting else ())
         return [next(found) if isinstance(one, torch.Tensor) else float(one) for one in listed]
 
+    def figures(self, tensor: Any, *, full: bool) -> list[Any]:
+        """On the processor by NumPy; elsewhere in the tensor's own dtype, but halves, whose sums are in float32."""
+        import torch
+
+        with torch.no_grad(), torch._C.DisableTorchFunction():  # noqa: SLF001 - the public name hides modes only partly
+            values = _strided(tensor)
+            if values.device.type == "cpu":
+                return array_figures(_as_array(values), full=full)
+            if not values.numel():
+                return [0.0] * (5 if full else 2)
+            least, largest = torch.aminmax(values)
+            figures = [self.norm(values), values.isfinite().logical_not_().sum()]
+            sums = (values.sum(dtype=_wide(values)), torch.maximum(-least, largest), (values == 0).sum())
+            return [*figures, *sums] if full else figures
+
+    def copied(self, tensor: Any, into: Any = None) -> Any:
+        """Detached."""
+        fits = into is not None and (into.shape, into.dtype) == (tensor.shape, tensor.dtype)
+        return into.copy_(tensor.detach()) if fits else tensor.detach().clone()
+
+    def distance(self, tensor: Any, before: Any) -> Any:
+        """On the processor by NumPy; elsewhere the copy takes the difference."""
+        values = tensor.detach()
+        if values.device.type == "cpu":
+            return array_distance(_as_array(before), _as_array(values))
+        return self.norm(before.sub_(values))
+
     def address(self, tensor: Any) -> int:
         """Views that begin where it does have the same one."""
         return int(tensor.data_ptr())
@@ -127,23 +161,35 @@ class TorchLoopForms:
         """Detached."""
         return tensor.detach()
 
-    def as_array(self, value: Any) -> Array | None:
-        """A view where it can be one."""
-        import torch
-
-        return to_array(value) if isinstance(value, torch.Tensor) else None
-
-    def dtype_of(self, tensor: Any) -> str:
-        """Without torch's prefix."""
-        return dtype_name(tensor)
-
     def own_tensors(self, module: Any) -> list[tuple[str, Any]]:
         """Without those of modules inside."""
         return [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
 
     def is_whole(self, module: Any) -> bool:
-        """By its class."""
+        """Tell a layer that is judged as a whole by its class."""
         return type(module).__module__.startswith("torch.") and not [*module.children()]
+
+
+def _strided(tensor: Any) -> Any:
+    """The values of a tensor, of a sparse one those that it holds."""
+    import torch
+
+    values = tensor.detach()
+    return values if values.layout is torch.strided else values.coalesce().values()
+
+
+def _wide(values: Any) -> Any:
+    import torch
+
+    return torch.float32 if values.dtype in (torch.float16, torch.bfloat16) else values.dtype
+
+
+def _as_array(values: Any) -> Array:
+    """The same memory on the processor; bfloat16, which NumPy lacks, as float32."""
+    import torch
+
+    array: Array = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+    return array
 
 
 class TorchLoops:
@@ -152,7 +198,7 @@ class TorchLoops:
     loop_forms = TorchLoopForms()
 
     def loaded(self) -> bool:
-        """By the modules that are imported."""
+        """Tell by the modules that are imported."""
         return "torch" in sys.modules
 
     def loop_modules(self, model: Model) -> list[tuple[str, Any]]:
@@ -163,8 +209,23 @@ class TorchLoops:
         """Tied ones once."""
         return [*model.named_parameters()]
 
-    def optimizer_state(self, optimizer: Any) -> OptimizerState:
+    def loop_buffers(self, model: Model) -> list[tuple[str, Any]]:
+        """Without counts."""
+        return [(name, one) for name, one in model.named_buffers() if one.is_floating_point()]
+
+    def loop_memory(self) -> float:
+        """Of the current CUDA device, where one is in use."""
+        import torch
+
+        on_device = torch.cuda.is_available() and torch.cuda.is_initialized()
+        return float(torch.cuda.max_memory_allocated()) if on_device else peak_memory()
+
+    def rates_now(self, optimizer: Any) -> dict[int, float]:
         """Of the groups."""
+        return dict(enumerate(float(group["lr"]) for group in optimizer.param_groups for _ in group["params"]))
+
+    def optimizer_state(self, optimizer: Any) -> OptimizerState:
+        """Return the state of the groups."""
         epsilons, rates, place = {}, {}, 0
         for group in optimizer.param_groups:
             for one in group["params"]:
@@ -176,7 +237,7 @@ class TorchLoops:
 
     @contextmanager
     def outermost_calls(self, before: Callable[[Any], None]) -> Iterator[None]:
-        """By a hook on all modules."""
+        """Watch by a hook on all modules."""
         from torch.nn.modules import module as modules
 
         depth = [0]
@@ -193,61 +254,49 @@ class TorchLoops:
         def returned(_module: Any, _args: Any, _output: Any) -> None:
             depth[0] = max(0, depth[0] - 1)
 
-        hooks = [
-            modules.register_module_forward_pre_hook(entered),
-            modules.register_module_forward_hook(returned, always_call=True),
-        ]
-        try:
+        with ExitStack() as stack:
+            stack.callback(modules.register_module_forward_pre_hook(entered).remove)
+            stack.callback(modules.register_module_forward_hook(returned, always_call=True).remove)
             yield
-        finally:
-            for hook in hooks:
-                hook.remove()
 
     @contextmanager
     def optimizer_calls(self, before: Callable[[Any, Any], None], after: Callable[[Any], None]) -> Iterator[None]:
-        """By hooks on all optimizers; a class that calls the step of the one it is derived from is one call."""
+        """Watch by hooks on all optimizers; a class that calls the step of the one it is derived from is one call."""
         from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
         running: list[Any] = []
+        depths: list[int] = []
 
         def entered(optimizer: Any, *_: Any) -> None:
+            depth = sum(1 for _ in traceback.walk_stack(None))
+            while depths and depths[-1] >= depth:  # of a step that raised, and was caught
+                running.pop()
+                depths.pop()
             running.append(optimizer)
+            depths.append(depth)
             if not any(one is optimizer for one in running[:-1]):
                 before(optimizer, [one.grad for one in self.held_by(optimizer)])
 
         def returned(optimizer: Any, *_: Any) -> None:
-            while running and running.pop() is not optimizer:
-                pass
+            while running:
+                depths.pop()
+                if running.pop() is optimizer:
+                    break
             if not any(one is optimizer for one in running):
                 after(optimizer)
 
-        hooks = [register_optimizer_step_pre_hook(entered), register_optimizer_step_post_hook(returned)]
-        try:
+        with ExitStack() as stack:
+            stack.callback(register_optimizer_step_pre_hook(entered).remove)
+            stack.callback(register_optimizer_step_post_hook(returned).remove)
             yield
-        finally:
-            for hook in hooks:
-                hook.remove()
 
     def held_by(self, optimizer: Any) -> list[Any]:
-        """Of all groups."""
+        """List the parameters of all groups."""
         return [one for group in optimizer.param_groups for one in group["params"]]
-
-    def loop_callback(self, begin: Callable[[], Any], end: Callable[[], Any]) -> Any:
-        """For the Trainer of transformers."""
-        from transformers import TrainerCallback
-
-        class Watch(TrainerCallback):  # type: ignore[misc]
-            def on_train_begin(self, *_: Any, **_named: Any) -> None:
-                begin()
-
-            def on_train_end(self, *_: Any, **_named: Any) -> None:
-                end()
-
-        return Watch()
 
     @contextmanager
     def operators(self, sink: OperatorSink) -> Iterator[None]:
-        """By a function mode; the user's own `autograd.Function`, which no mode sees, by its `apply`."""
+        """Watch by a function mode, and the user's own `autograd.Function`, which no mode sees, by its `apply`."""
         import torch
         from torch.autograd.function import _SingleLevelFunction
         from torch.overrides import TorchFunctionMode
@@ -269,14 +318,12 @@ class TorchLoops:
 
 
 # Reading an attribute, and what returns its own argument or asks about it.
-NO_COMPUTATION = (
-    frozenset(
-        ("__get__", "__set__", "__len__", "__repr__", "__format__", "__bool__", "__hash__", "__float__", "__int__")
-    )
-    | frozenset(("requires_grad_", "backward", "register_hook", "retain_grad", "detach", "detach_", "data_ptr", "dim"))
-    | frozenset(("size", "stride", "numel", "item", "tolist", "numpy", "type_as", "element_size", "get_device"))
-    | frozenset(("untyped_storage", "is_floating_point", "is_complex", "is_contiguous", "has_torch_function"))
-)
+NO_COMPUTATION = frozenset({
+    "__get__", "__set__", "__len__", "__repr__", "__format__", "__bool__", "__hash__", "__float__", "__int__",
+    "requires_grad_", "backward", "register_hook", "retain_grad", "detach", "detach_", "data_ptr", "dim", "size",
+    "stride", "numel", "item", "tolist", "numpy", "type_as", "element_size", "get_device", "untyped_storage",
+    "is_floating_point", "is_complex", "is_contiguous", "has_torch_function",
+})  # fmt: skip
 
 
 # torch's part of dumping out of a loop: ranks, the callback of Hugging Face's Trainer, layers computed again.
@@ -286,7 +333,7 @@ class TorchLoopHost:
     """See LoopHost."""
 
     def rank(self) -> tuple[int, int]:
-        """By the process group, else by what torchrun says."""
+        """Tell by the process group, else by what torchrun says."""
         from torch import distributed
 
         if distributed.is_available() and distributed.is_initialized():
@@ -297,7 +344,10 @@ class TorchLoopHost:
         """Nothing: hooks are always called."""
 
     def step_callback(
-        self, ended: Callable[[Any], None], closed: Callable[[], None], begun: Callable[[Any], None] = lambda _: None
+        self,
+        ended: Callable[[Any, Any], None],
+        closed: Callable[[], None],
+        begun: Callable[[Any], Any] = lambda _: None,
     ) -> Any:
         """That of transformers' Trainer, whose step is one of the optimizer."""
         try:
@@ -310,7 +360,7 @@ class TorchLoopHost:
                 begun(named.get("train_dataloader"))
 
             def on_step_end(self, *_: Any, **__: Any) -> None:
-                ended(None)
+                ended(None, None)
 
             def on_train_end(self, *_: Any, **__: Any) -> None:
                 closed()
@@ -326,12 +376,12 @@ class TorchLoopHost:
         return b"".join(one.numpy().tobytes() for one in states)
 
     def own_values(self, module: Any) -> dict[str, Array]:
-        """By their names in the module."""
+        """Return values by their names in the module."""
         own = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         return {name: to_array(one).copy() for name, one in own.items()}
 
     def recomputed(self, module: Any, values: Mapping[str, Array], given: tuple[Any, Any]) -> Any:
-        """On a deep copy without hooks; see LoopHost."""
+        """Run a deep copy without hooks; see LoopHost."""
         failed = partial(UserCodeError, say("loop_dump_reason.in_float64"))
         return run_user_code(partial(_recomputed, module, values, given), failed)
 
@@ -373,12 +423,13 @@ class TorchLossScales:
         return ScaleFlow("GradScaler" if enabled else "GradScaler(enabled=False)", dynamic=enabled, drops=enabled)
 
     def loss_scale(self, scaler: Any) -> float:
-        """It waits for the device."""
+        """Return the scale; this waits for the device."""
         return 1.0 if scaler is None else float(scaler.get_scale())
 
-    def scale_by_which(self, _optimizer: Any) -> float:
-        """GradScaler divides, not the optimizer."""
-        return 1.0
+    def scale_by_which(self, optimizer: Any) -> float:
+        """GradScaler divides, not the optimizer, but for fused ones, to which it hands its scale."""
+        scale = getattr(optimizer, "grad_scale", None)
+        return 1.0 if scale is None else float(scale)
 
     def read_step(self, output: Any) -> tuple[float | None, str, bool | None]:
         """A loss, alone or first of several."""

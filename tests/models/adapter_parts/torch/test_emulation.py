@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from align.core.dtypes import LARGEST_FLOAT16, NOT_EMULATED, Emulation, OperatorRounding
+from align.core.parameters import LARGEST_FLOAT16, NOT_EMULATED, Emulation, OperatorRounding
 
 pytestmark = pytest.mark.frameworks
 HALF = OperatorRounding("test", "float16", "float16")

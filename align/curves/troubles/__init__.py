@@ -1,1 +1,0 @@
-"""Classes of trouble, with the evidence for each."""
