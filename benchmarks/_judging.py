@@ -9,7 +9,7 @@ from typing import Any
 
 def compared(case: Any) -> dict[str, Any]:
     """The tool's verdict on a case as it stands, its culprits and the seconds that it took."""
-    from align.core.json_data import to_json_data
+    from align.core.documents import to_json_data
     from align.forward.compare_forward import compare_forward
 
     case.restore_names()

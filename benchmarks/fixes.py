@@ -91,7 +91,7 @@ def again(folder: Path, name: str, overlay: Path) -> Found:
 
 def looked_at(folder: Path, name: str, overlay: Path | None) -> Found:
     """Compare a case; with `overlay` plan its edits, and write the copy of its package there."""
-    from align.core.json_data import to_json_data
+    from align.core.documents import to_json_data
     from align.fixes.fix_port import CONFIRMED, read_culprits
     from align.fixes.plan_edits import plan_edits
 

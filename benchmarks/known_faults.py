@@ -24,7 +24,7 @@ from _planting import Port
 from _touched import snapshot, touched
 from _watching import EPSILON, call_again, distance, rounding_of, watch
 
-from align.core.json_data import to_json_data
+from align.core.documents import to_json_data
 
 COUNTED = ("faults", "named", "right", "near", "strangers", "false alarms", "seconds")
 

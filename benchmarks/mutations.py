@@ -43,7 +43,7 @@ from _touched import snapshot, touched
 from _watching import call_again, distance, rounding_of, watch
 from _ways import EPSILONS, WAYS, NoSuchWayError, Way, open_in
 
-from align.core.json_data import to_json_data
+from align.core.documents import to_json_data
 from align.errors import AlignError, UserCodeError
 from align.models.user_code import run_user_code
 

@@ -132,7 +132,7 @@ def compared(model: Any, net: Any, inputs: dict[str, np.ndarray]) -> dict[str, A
     import mindspore
 
     import align
-    from align.core.json_data import to_json_data
+    from align.core.documents import to_json_data
 
     name_map = align.map_parameters(model, net).name_map
     values = {key: value.detach().numpy() for key, value in model.state_dict().items()}

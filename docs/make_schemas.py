@@ -21,7 +21,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from align.core.json_data import ORIGIN
+from align.core.documents import ORIGIN
 from align.core.transforms import Transform
 from align.runs.run_folder import schema_of
 

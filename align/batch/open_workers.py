@@ -42,7 +42,7 @@ from align.batch.thresholds import (
     TASKS_A_THREAD,
     WORKERS_SECONDS,
 )
-from align.core.forecast import available_bytes
+from align.core.memory import available_bytes
 from align.errors import AlignError, CannotRunError, FrameworkMissingError, UsageError
 from align.words.catalogue import texts
 

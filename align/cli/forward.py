@@ -53,7 +53,7 @@ from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from align.cli.shared import Sources
-    from align.core.forecast import Needs
+    from align.core.memory import Needs
     from align.core.protocols import Batch
     from align.forward.bisect_precision import Bisection, PrecisionBisection, SwitchBisection
     from align.forward.forward_result import Allowances
@@ -154,7 +154,7 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
 
 def _tell_needs(needs: Needs) -> None:
     """Say what a long comparison takes, where nobody reads it as a result."""
-    from align.core.forecast import in_gigabytes
+    from align.core.memory import in_gigabytes
 
     tell(say("forward.needs", memory=in_gigabytes(needs.memory), minutes=f"{needs.seconds / 60:.2g}"), err=True)
 

@@ -84,7 +84,7 @@ _open_calls: list[list[str]] = []  # the command lines of the calls of `main` th
 
 def _as_json(error: AlignError) -> str:
     """The document of an error, for whoever asked for JSON."""
-    from align.core.json_data import json_text
+    from align.core.documents import json_text
     from align.core.verdicts import Failure
     from align.runs.run_folder import as_document
 

@@ -292,7 +292,7 @@ def report_command(
     if json:
         print_json(text.rstrip("\n"))
     else:
-        from align.core.json_data import to_json_data
+        from align.core.documents import to_json_data
         from align.report.open_run import summarize_run
         from align.report.show_result import print_result
 

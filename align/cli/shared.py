@@ -128,7 +128,7 @@ def hand_over(
 
     Of what it may be made from, by roles, that counts which was given. Returns the document.
     """
-    from align.core.json_data import json_text
+    from align.core.documents import json_text
     from align.runs.run_folder import RunFolder, as_document
 
     sources = {role: source for role, source in made_from.items() if source}

@@ -602,7 +602,7 @@ def _ratio(text: str) -> tuple[int, int]:
 
 def _describe(log: Path, metric: str, reading: LogReading, run: Path | None, json: bool) -> int:
     """Show one log; nothing is judged, so the exit code is 0 unless it cannot be read."""
-    from align.core.json_data import json_text
+    from align.core.documents import json_text
     from align.curves.compare_losses import describe_log
     from align.report.show_result import print_result
     from align.runs.run_folder import RunFolder, as_document

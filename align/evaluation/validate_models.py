@@ -21,12 +21,15 @@ from align.core.protocols import silent
 from align.core.traces import smallest_factor
 from align.core.verdicts import Coverage, Finding, Outcome, ShownResult, Verdict
 from align.errors import CannotRunError, InputsError, UsageError
-from align.evaluation.dataset_batches import Dataset, NamedMetric, count_differing_samples, main_output
-from align.evaluation.thresholds import (
+from align.evaluation.dataset_batches import (
     METRIC_LIMIT_WITHOUT_NOISE,
     METRIC_ROUNDING,
     MOST_FLIPPED_INDEXES,
     MOST_WORST_SAMPLES,
+    Dataset,
+    NamedMetric,
+    count_differing_samples,
+    main_output,
 )
 from align.measure.limits import OutputNoise
 from align.measure.thresholds import NOISE_FACTOR

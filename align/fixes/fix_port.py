@@ -14,8 +14,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from align.core.documents import parse_toml
-from align.core.json_data import kept_sentence, kept_sentences, own_fields
+from align.core.documents import kept_sentence, kept_sentences, own_fields, parse_toml
 from align.core.load_code import file_models, put_first
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import CannotRunError, UsageError

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from align.core.align_sequences import grouped
 from align.core.atomic_files import sha256_of, write_text
-from align.core.documents import TEXT_BY_NAME, Form, listed, read_json, table
-from align.core.json_data import json_text
+from align.core.documents import TEXT_BY_NAME, Form, json_text, listed, read_json, table
 from align.core.load_code import INSTALLED
 from align.errors import CannotRunError
 from align.fixes.fix_result import FixedPlace, RefusedChange, SourcePatch

@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.core.forecast import Forecast, refuse_beyond, unannounced
+from align.core.memory import Forecast, refuse_beyond, unannounced
 from align.core.name_map import SIDES
 from align.core.protocols import SettingsReader, silent
 from align.core.verdicts import Outcome
@@ -70,7 +70,7 @@ from align.words.catalogue import sentence
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from align.core.forecast import Needs
+    from align.core.memory import Needs
     from align.core.name_map import NameMap
     from align.core.parameters import ParameterSet
     from align.core.protocols import Inputs, LayerSettings, Model, Progress

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.core.atomic_files import write_text
-from align.core.json_data import to_json_data
+from align.core.documents import to_json_data
 from align.core.load_code import model_readers
 from align.core.protocols import silent
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict

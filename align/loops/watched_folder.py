@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.core.atomic_files import atomic_path, write_text
-from align.core.json_data import to_json_data
+from align.core.documents import to_json_data
 from align.core.load_code import INSTALL_HINT
 from align.core.verdicts import ShownResult
 from align.errors import DestinationError, FrameworkMissingError, RunFolderError, UsageError

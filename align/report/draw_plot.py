@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.core.atomic_files import atomic_writer
-from align.core.json_data import to_json_data
+from align.core.documents import to_json_data
 from align.errors import FrameworkMissingError, UsageError
 from align.report import plot_layers as figure_style
 from align.report.blocks import as_float, format_number, shorten_path

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from align.core.json_data import in_words, kept_sentence, own_fields, to_json_data
+from align.core.documents import in_words, kept_sentence, own_fields, to_json_data
 from align.core.traces import capture_key
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import RunFolderError

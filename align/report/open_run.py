@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.core.about import CHECKOUT
-from align.core.json_data import in_words, own_fields, to_json_data
+from align.core.documents import in_words, own_fields, to_json_data
 from align.core.load_code import beside_package
 from align.core.verdicts import Outcome, ShownResult, Verdict
 from align.errors import ReportError, RunFolderError

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.about import __version__
 from align.core.align_sequences import grouped
-from align.core.json_data import in_words
+from align.core.documents import in_words
 from align.core.verdicts import Outcome
 from align.names.user_rules import fold_names
 from align.report.blocks import (

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from align.core.about import __version__
-from align.core.json_data import in_words, to_json_data
+from align.core.documents import in_words, to_json_data
 from align.core.protocols import collector_paused
 from align.errors import RunFolderError
 from align.report.blocks import Block, Column, Facts, Lines, Row, Table, shorten_path, text_width, verdict_block

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from align.core.align_sequences import grouped
-from align.core.json_data import kept_sentence
+from align.core.documents import kept_sentence
 from align.core.load_code import file_models, load_plugins
 from align.core.verdicts import Coverage, Outcome, ShownResult, Verdict
 from align.runs.read_settings import SIDES, file_or_function, given_batches, numbered_sources

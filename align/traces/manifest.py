@@ -32,8 +32,8 @@ from align.core.documents import (
     parse_json,
     read_json,
     table,
+    to_json_data,
 )
-from align.core.json_data import to_json_data
 from align.core.load_code import checkpoint_formats
 from align.core.parameters import Module, Parameter, ParameterSet, StoredTensor, numpy_dtype
 from align.core.protocols import LayerSettings

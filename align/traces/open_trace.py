@@ -19,7 +19,7 @@ import numpy as np
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.core.align_sequences import grouped
 from align.core.atomic_files import write_text
-from align.core.json_data import to_json_data
+from align.core.documents import to_json_data
 from align.core.name_map import NameMap, held_value, meant_value, written_value
 from align.core.parameters import dtype_name, paths_around, rounded_as
 from align.core.piece_transforms import apart_from_whole, zero_parts

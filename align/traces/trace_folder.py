@@ -22,7 +22,7 @@ from zlib import crc32
 
 import numpy as np
 
-from align.core.json_data import to_json_data
+from align.core.documents import to_json_data
 from align.core.parameters import dtype_name, numpy_dtype
 from align.core.traces import Capture, KeptValues
 from align.errors import DestinationError, FolderInUseError, RunFolderError, UsageError

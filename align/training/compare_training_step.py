@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.core import documents as form
 from align.core.atomic_files import atomic_folder, sha256_of, write_text
-from align.core.documents import DocumentFault, Form, read_json
-from align.core.json_data import kept_sentence, own_fields, to_json_data
+from align.core.documents import DocumentFault, Form, kept_sentence, own_fields, read_json, to_json_data
 from align.core.name_map import SIDES
 from align.core.piece_transforms import Share, Sum, sum_step
 from align.core.protocols import LearningRates, ParameterGroup, SettingsReader, silent

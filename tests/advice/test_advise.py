@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from align.advice.advise import AdviceResult, advise
-from align.advice.evidence import ProfileSource, profile_readers
-from align.advice.step_times import StepSeries, step_evidence
+from align.advice.evidence import ProfileSource, StepSeries, profile_readers, step_evidence
 from align.core.verdicts import Outcome
 from align.errors import MissingFileError, UnreadableProfileError
 
@@ -221,13 +220,13 @@ def test_a_packed_trace_and_one_that_is_cut_are_read(tmp_path: Path) -> None:
 def test_a_trace_larger_than_what_is_read_at_once_keeps_every_event(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from align.advice import trace_events
+    from align.advice import timeline
 
     trainings.one_nccl_group(tmp_path)
     source = ProfileSource(tmp_path / "trace.json")
-    whole = trace_events.read_events(source)
-    monkeypatch.setattr(trace_events, "READ_AT_ONCE", 37)
-    piecewise = trace_events.read_events(source)
+    whole = timeline.read_events(source)
+    monkeypatch.setattr(timeline, "READ_AT_ONCE", 37)
+    piecewise = timeline.read_events(source)
     count = len(json.loads((tmp_path / "trace.json").read_text())["traceEvents"])
     assert len(whole.start) == len(piecewise.start) == count
     assert whole.keys == piecewise.keys

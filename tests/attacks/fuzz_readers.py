@@ -68,7 +68,7 @@ def check_reader(path: Path) -> None:
     """Open the file and use all that comes out; an AlignError is a sound end, any other exception is a finding."""
     from align.checkpoints.inspect_checkpoint import inspect_checkpoint
     from align.checkpoints.open_checkpoint import open_checkpoint
-    from align.core.json_data import to_json_data
+    from align.core.documents import to_json_data
     from align.errors import AlignError
     from align.report.show_result import blocks_as_text, result_blocks
 
@@ -107,7 +107,7 @@ def check_state(path: Path) -> None:
 
 def check_dump(path: Path) -> None:
     """Show a dump of another tool, load its tensors and compare it with itself; as `check_reader`."""
-    from align.core.json_data import to_json_data
+    from align.core.documents import to_json_data
     from align.errors import AlignError
     from align.forward.compare_trace_folders import compare_trace_folders
     from align.report.show_result import blocks_as_text, result_blocks
@@ -141,7 +141,7 @@ def check_document(path: Path) -> None:
 
 def check_trace(path: Path) -> None:
     """Show a trace folder of this manifest, with zeros for its tensors."""
-    from align.core.json_data import to_json_data
+    from align.core.documents import to_json_data
     from align.errors import AlignError
     from align.report.show_result import blocks_as_text, result_blocks
     from align.traces.manifest import TENSORS

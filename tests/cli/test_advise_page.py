@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from align.advice.advise import Advice, AdviceResult, AdvisedSide, ReadProfile
+from align.advice.advise import Advice, AdviceResult, AdvisedSide, GapPart, ReadProfile, SpeedGap
 from align.advice.evidence import StepPart
-from align.advice.explain_gap import GapPart, SpeedGap
 from align.cli.main import main
 from align.rules.advice_rules import advice_rules
 

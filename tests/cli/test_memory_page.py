@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from align.memory.find_growth import GrowingObject, Growth, GrowthSeries
-from align.memory.measure_memory import MemoryResult, SideMemory
+from align.memory.measure_memory import GrowingObject, Growth, GrowthSeries, MemoryResult, SideMemory
 from align.memory.read_trace import BatchMemory, Checkpointing, LargestBatch, LayerMemory, PhaseMemory
 
 DOCS = Path(__file__).parents[2] / "docs"

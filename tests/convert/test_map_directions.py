@@ -10,7 +10,7 @@ import pytest
 
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.convert.convert_checkpoint import convert_checkpoint
-from align.core.json_data import to_json_data
+from align.core.documents import to_json_data
 from align.core.name_map import Dropped, NameMap, Pairing
 from align.core.transforms import IDENTITY, Cast, chained
 from align.errors import UsageError

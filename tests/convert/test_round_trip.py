@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from align.convert.convert_checkpoint import convert_checkpoint
-from align.core.json_data import to_json_data
+from align.core.documents import to_json_data
 from align.runs.run_folder import as_document
 
 DTYPES = (

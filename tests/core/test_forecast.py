@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import align
-from align.core import forecast
-from align.core.forecast import Forecast, Needs, available_bytes, refuse_beyond, unannounced
+from align.core import memory
+from align.core.memory import Forecast, Needs, available_bytes, refuse_beyond, unannounced
 from align.core.thresholds import LARGE_MODELS_BYTES
 from align.errors import CannotRunError
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
@@ -20,7 +20,7 @@ HELD = "import numpy, resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 32,
 
 
 def test_large_models_are_refused_where_memory_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forecast, "available_bytes", lambda: 3 * 10**9)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 3 * 10**9)
     refuse_beyond(2 * 10**9, LARGE_MODELS_BYTES)
     refuse_beyond(4 * 10**9, LARGE_MODELS_BYTES - 1)
     with pytest.raises(CannotRunError, match=r"takes 4\.0 GB of memory beside them, and 3\.0 GB are left") as error:
@@ -29,7 +29,7 @@ def test_large_models_are_refused_where_memory_is_too_small(monkeypatch: pytest.
 
 
 def test_a_limit_of_the_process_is_a_limit() -> None:
-    code = f"{HELD}; from align.core.forecast import available_bytes; print(available_bytes())"
+    code = f"{HELD}; from align.core.memory import available_bytes; print(available_bytes())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 0 < int(done.stdout) < 1 << 32
     assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY or available_bytes() >= 0
@@ -40,7 +40,7 @@ def test_only_what_takes_long_or_much_is_told(monkeypatch: pytest.MonkeyPatch) -
     Forecast(1, 1.0, told.append).tell()
     assert told == []
     Forecast(2 * LARGE_MODELS_BYTES, 1.0, told.append).tell()
-    monkeypatch.setattr(forecast, "LONG_RUN_SECONDS", 0.0)
+    monkeypatch.setattr(memory, "LONG_RUN_SECONDS", 0.0)
     Forecast(1, 1.0, told.append).tell()
     assert [one.memory >= 2 * LARGE_MODELS_BYTES for one in told] == [True, False]
     unannounced(told[0])
@@ -55,7 +55,7 @@ def test_a_comparison_tells_what_it_takes_behind_both_runs(monkeypatch: pytest.M
     given = {"x": np.ones((4, 3), np.float32)}
     align.compare_forward(model("fc"), model("head"), inputs=given, announce=told.append)
     assert told == []
-    monkeypatch.setattr(forecast, "LONG_RUN_SECONDS", 0.0)
+    monkeypatch.setattr(memory, "LONG_RUN_SECONDS", 0.0)
     align.compare_forward(model("fc"), model("head"), inputs=given, announce=told.append)
     assert len(told) == 1
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align.core.json_data import json_text, to_json_data
+from align.core.documents import json_text, to_json_data
 from align.core.transforms import Permute
 from align.core.verdicts import Outcome
 

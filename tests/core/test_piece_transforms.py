@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align.core.json_data import to_json_data
+from align.core.documents import to_json_data
 from align.core.name_map import (
     NameMap,
     Pairing,

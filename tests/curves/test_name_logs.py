@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from align.cli.main import main
-from align.core.json_data import to_json_data
+from align.core.documents import to_json_data
 from align.curves.classify_trouble import TROUBLES, Trouble
 from align.curves.compare_losses import compare_losses
 from align.curves.event_rules import CurveEvidence

@@ -245,7 +245,7 @@ def test_pictures_that_differ_are_drawn_beside_each_other(tmp_path, capsys):
 
 
 def test_long_rows_are_drawn_as_curves():
-    from align.core.json_data import to_json_data
+    from align.core.documents import to_json_data
     from align.report.draw_plot import draw_plot
 
     signals = np.cumsum(np.random.default_rng(0).normal(size=(8, 300)), 1)

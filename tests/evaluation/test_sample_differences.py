@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from align.evaluation.thresholds import MOST_FLIPPED_INDEXES, MOST_WORST_SAMPLES
+from align.evaluation.dataset_batches import MOST_FLIPPED_INDEXES, MOST_WORST_SAMPLES
 from align.evaluation.validate_models import SampleTally
 
 if TYPE_CHECKING:

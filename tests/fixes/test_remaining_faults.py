@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from align.core.json_data import to_json_data
+from align.core.documents import to_json_data
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import CannotRunError
 from align.fixes.fix_port import Executed, PlannedFix, apply_fix

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import align
-from align.core.json_data import to_json_data
+from align.core.documents import to_json_data
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.report.kinds.forward import first_divergent_block
 

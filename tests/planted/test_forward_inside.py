@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from align.core.json_data import to_json_data
+from align.core.documents import to_json_data
 from align.core.verdicts import Outcome
 from align.forward.compare_forward import compare_forward
 from align.report.kinds.culprits import culprit_blocks

@@ -11,7 +11,7 @@ import pytest
 from step_nets import batch, mindspore_side, torch_side
 
 import align
-from align.core.json_data import to_json_data
+from align.core.documents import to_json_data
 from align.core.name_map import NameMap, Pairing
 from align.report.kinds.steps import step_blocks
 from align.training.open_training import open_trainings

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.advice.advise import AdviceResult, AdvisedSide, ReadProfile
+from align.advice.advise import AdviceResult, AdvisedSide, GapPart, ReadProfile, SpeedGap
 from align.advice.evidence import StepPart
-from align.advice.explain_gap import GapPart, SpeedGap
 from align.batch.job import Job, PlacedTask, Task, TaskOutcome
 from align.batch.run_batch import judge_batch
 from align.convert.convert_checkpoint import ConversionRecord, ConvertedTensor
@@ -44,8 +43,7 @@ from align.forward.forward_result import (
     LayerComparison,
 )
 from align.loops.compare_watched import Departure, WatchComparison, WatchedHeat, WatchedSeries
-from align.memory.find_growth import Growth, GrowthSeries
-from align.memory.measure_memory import MemoryResult, SideMemory
+from align.memory.measure_memory import Growth, GrowthSeries, MemoryResult, SideMemory
 from align.memory.read_trace import Checkpointing, LayerMemory, PhaseMemory
 from align.names.map_result import MapResult
 from align.runs.run_folder import RunFolder

@@ -7,7 +7,7 @@ from html import unescape
 
 import pytest
 
-from align.core.json_data import to_json_data
+from align.core.documents import to_json_data
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.fixes.fix_result import (
     FaultAfterFix,

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 import numpy as np
 
-from align.core.json_data import to_json_data
+from align.core.documents import to_json_data
 from align.curves.compare_losses import compare_losses
 from align.forward.compare_forward import compare_forward
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from align.core.json_data import to_json_data
+from align.core.documents import to_json_data
 from align.core.parameters import EPSILON, numpy_dtype
 from align.core.protocols import LayerSettings, LearningRates, ParameterGroup
 from align.training.apply_rule import GradientStep, Memory, apply_rule, gradient_steps, read_rule

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import align
-from align.core.json_data import in_words, to_json_data
+from align.core.documents import in_words, to_json_data
 from align.errors import UsageError
 from align.words.catalogue import LANGUAGES, Sentence, catalogue, in_language, joined, say, sentence, word
 

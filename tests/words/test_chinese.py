@@ -17,7 +17,7 @@ import typer
 import align
 from align.cli.command_tree import build_app
 from align.cli.main import main
-from align.core.json_data import in_words
+from align.core.documents import in_words
 from align.errors import UsageError
 from align.words.catalogue import (
     catalogue,

@@ -13,10 +13,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.advice.evidence import MICRO, Evidence, ProfilePlugin, ProfileSource, SpeedEvidence, StepPart, share_of
+from align.advice.evidence import (
+    MICRO,
+    Evidence,
+    ProfilePlugin,
+    ProfileSource,
+    SpeedEvidence,
+    StepPart,
+    StepSeries,
+    first_of,
+    header_of,
+    number,
+    share_of,
+    step_evidence,
+    table_rows,
+)
 from align.advice.operators import OperatorRow, Profile, exposed_communication, operator_evidence, step_parts
-from align.advice.step_times import StepSeries, step_evidence
-from align.advice.tables import first_of, header_of, number, table_rows
 from align.advice.timeline import covered
 from align.rules.advice_rules import kind_of_operator
 from align.words.catalogue import sentence

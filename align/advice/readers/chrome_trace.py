@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.advice.evidence import MICRO, Evidence, ProfilePlugin, ProfileSource, SpeedEvidence, share_of
+from align.advice.evidence import (
+    MICRO,
+    Evidence,
+    ProfilePlugin,
+    ProfileSource,
+    SpeedEvidence,
+    StepSeries,
+    share_of,
+    step_evidence,
+)
 from align.advice.operators import PRODUCTS, Profile, exposed_communication, operator_evidence, step_parts
-from align.advice.step_times import StepSeries, step_evidence
 from align.advice.thresholds import FEWEST_SLOW, SHAPES_CHANGE
 from align.advice.timeline import (
     DATA,
@@ -20,11 +28,11 @@ from align.advice.timeline import (
     open_timeline,
     operator_rows,
     place_of,
+    read_events,
     reading_loops,
     step_signatures,
     steps_of,
 )
-from align.advice.trace_events import read_events
 from align.rules.advice_rules import kind_of_operator
 from align.words.catalogue import sentence
 

@@ -6,9 +6,18 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from align.advice.evidence import MICRO, MILLI, NANO, ProfilePlugin, ProfileSource, SpeedEvidence
+from align.advice.evidence import (
+    MICRO,
+    MILLI,
+    NANO,
+    ProfilePlugin,
+    ProfileSource,
+    SpeedEvidence,
+    header_of,
+    number,
+    table_rows,
+)
 from align.advice.operators import BACKWARD_NODE, OPTIMIZER_STEP, OperatorRow, Profile, operator_evidence, step_parts
-from align.advice.tables import header_of, number, table_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,8 +11,18 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from align.advice.evidence import MILLI, Evidence, ProfilePlugin, ProfileSource, SpeedEvidence, StepPart, share_of
-from align.advice.tables import header_of, number, table_rows
+from align.advice.evidence import (
+    MILLI,
+    Evidence,
+    ProfilePlugin,
+    ProfileSource,
+    SpeedEvidence,
+    StepPart,
+    header_of,
+    number,
+    share_of,
+    table_rows,
+)
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.advice.evidence import Evidence, ProfilePlugin, ProfileSource, SpeedEvidence
-from align.advice.step_times import StepSeries, step_evidence
+from align.advice.evidence import Evidence, ProfilePlugin, ProfileSource, SpeedEvidence, StepSeries, step_evidence
 from align.advice.thresholds import LONGEST_MESSAGES_BYTES
 from align.curves.compare_losses import step_times
 from align.curves.read_logs import read_log

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from align.core.json_data import kept_sentence
+from align.core.documents import kept_sentence
 from align.core.verdicts import Outcome
 from align.forward.forward_result import NO_ALLOWANCES
 from align.runs.read_settings import (

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from align.core.json_data import kept_sentence
+from align.core.documents import kept_sentence
 from align.lint.examine_environment import environment_facts
 from align.runs.read_settings import file_or_function, path_if_there
 from align.runs.rung import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from align.core.json_data import to_json_data
+from align.core.documents import to_json_data
 from align.forward.forward_result import OutputPower, ParameterPower, Power
 from align.report.blocks import Lines
 from align.report.kinds.forward import power_blocks
