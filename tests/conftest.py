@@ -14,10 +14,12 @@ import os
 import random
 import re
 import signal
+import subprocess
 import sys
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -242,6 +244,55 @@ def lines_run(work: Callable[[int], object], size: int) -> int:
 def bytes_read() -> Callable[[], int]:
     """Bytes that this process has read so far, from whatever file."""
     return lambda: int(Path("/proc/self/io").read_text(encoding="ascii").split()[1])
+
+
+# Takes a step for each line: one that leaks keeps a megabyte.
+IN_STEP = """
+import sys
+kept, mode = [], sys.argv[1]
+for _ in sys.stdin:
+    noise = bytearray(300_000)
+    if mode == "leak":
+        kept.append(b"x" * 1_000_000)
+    print(len(kept), flush=True)
+"""
+
+
+@pytest.fixture
+def process_in_step(monkeypatch: pytest.MonkeyPatch) -> Callable[..., AbstractContextManager[subprocess.Popen[bytes]]]:
+    """Start a process that takes a step whenever who follows its memory waits, and ends after so many.
+
+    The time of who follows it is the sum of what they waited, so that no load of the machine shows.
+    """
+
+    @contextmanager
+    def process_in_step(mode: str, steps: int) -> Iterator[subprocess.Popen[bytes]]:
+        from align.lint import examine_environment
+
+        now, waits = 0.0, 0
+
+        def wait(seconds: float) -> None:
+            nonlocal now, waits
+            now, waits = now + seconds, waits + 1
+            assert process.stdin is not None
+            assert process.stdout is not None
+            if waits <= steps:
+                process.stdin.write(b"\n")
+                process.stdout.readline()
+            else:
+                process.stdin.close()
+                process.wait()
+
+        monkeypatch.setattr(examine_environment, "time", SimpleNamespace(sleep=wait, monotonic=lambda: now))
+        pipe = subprocess.PIPE
+        with subprocess.Popen([sys.executable, "-c", IN_STEP, mode], stdin=pipe, stdout=pipe, bufsize=0) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(b"\n")
+            process.stdout.readline()  # it has begun
+            yield process
+
+    return process_in_step
 
 
 @pytest.fixture

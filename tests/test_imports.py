@@ -58,7 +58,7 @@ MAIN = f"{BLOCK}\nfrom align.cli.main import main\nsys.exit(main())"
 
 def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "error", "-c", code, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
 
 
 def test_the_blocker_really_blocks() -> None:

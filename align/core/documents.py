@@ -206,10 +206,10 @@ _IN_SETS = re.compile(r"(\\.)|\[", re.DOTALL)
 
 
 class LimitedPattern:
-    """A pattern to be searched for `PATTERN_SECONDS` from now on; after them a search raises TimeoutError."""
+    """A pattern to be searched for `PATTERN_SECONDS` of this thread; after them a search raises TimeoutError."""
 
     def __init__(self, pattern: re.Pattern[str]) -> None:
-        self._pattern, self._end = limited(pattern), time.monotonic() + PATTERN_SECONDS
+        self._pattern, self._end = limited(pattern), time.thread_time() + PATTERN_SECONDS
 
     def search(self, text: str) -> Any:
         """Return the first match in a text, None if there is none."""
@@ -219,13 +219,13 @@ class LimitedPattern:
         """Yield all matches in a text."""
         for match in self._pattern.finditer(text, timeout=seconds_left(self._end)):
             yield match
-            if time.monotonic() > self._end:
+            if time.thread_time() > self._end:
                 raise TimeoutError
 
 
 def seconds_left(end: float) -> float:
-    """The time until `end`, of `time.monotonic`; never 0, which would be no limit."""
-    return max(end - time.monotonic(), 1e-3)
+    """The time until `end`, of `time.thread_time`; never 0, which would be no limit."""
+    return max(end - time.thread_time(), 1e-3)
 
 
 @cache

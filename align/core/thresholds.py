@@ -7,7 +7,7 @@ from typing import Final
 # user_patterns
 
 PATTERN_SECONDS: Final = 3
-"""A regular expression that a user writes may take this long for a name or a block of lines, and is refused after that.
+"""Seconds of the processor that a pattern of a user may take for a name or a block of lines, and is refused after that.
 Choice: a sound one takes microseconds for a name; a smaller limit would refuse sound ones on a busy machine, a larger
 one would let the user wait longer for the same message."""
 

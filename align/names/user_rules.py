@@ -88,7 +88,7 @@ class NameRules:
 
         Raises MapError for one that is still at it after `PATTERN_SECONDS` for all of them together.
         """
-        end = time.monotonic() + PATTERN_SECONDS
+        end = time.thread_time() + PATTERN_SECONDS
         for index, pattern in enumerate(patterns):
             try:
                 match = limited(pattern).fullmatch(name, timeout=seconds_left(end))

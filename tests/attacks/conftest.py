@@ -178,4 +178,4 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...,
         return SimpleNamespace(code=code, seen=seen, said=said)
 
     yield run
-    server.communicate(timeout=120)
+    server.communicate(timeout=600)

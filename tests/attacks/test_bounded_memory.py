@@ -75,7 +75,7 @@ def opened():
         return said
 
     yield opened
-    server.communicate(timeout=120)
+    server.communicate(timeout=600)
 
 
 def local_header(name: bytes, size: int, packed: int, method: int = 0, crc: int = 0) -> bytes:

@@ -56,11 +56,9 @@ def _die_once(task: Task) -> dict[str, Any]:
 
 
 def _fill(task: Task) -> dict[str, Any]:
-    held = []
-    for _ in range(100):
-        held.append(bytearray(b"1" * 20_000_000))
-        time.sleep(0.02)
-    return {}
+    held = [bytearray(b"1" * 20_000_000) for _ in range(20)]
+    time.sleep(600)  # its memory is seen, however late somebody looks
+    return {"held": len(held)}
 
 
 def _sleep(task: Task) -> dict[str, Any]:

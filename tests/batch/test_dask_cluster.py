@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,9 +48,8 @@ def scheduler(folder: Path, **settings: str) -> Iterator[tuple[str, subprocess.P
     file = folder / "scheduler.json"
     arguments = ("--port", "0", "--no-dashboard", "--scheduler-file", str(file))
     with started("dask_scheduler", *arguments, **settings) as process:
-        for _ in range(400):
-            if file.exists() and file.read_text(encoding="utf-8").strip().endswith("}"):
-                break
+        while not (file.exists() and file.read_text(encoding="utf-8").strip().endswith("}")):
+            assert process.poll() is None
             time.sleep(0.05)
         yield json.loads(file.read_text(encoding="utf-8"))["address"], process
 
@@ -60,11 +61,21 @@ def worker(stack: ExitStack, address: str, name: str, path: Path = HERE) -> subp
 
 def joined(dask: Any, process: subprocess.Popen[bytes]) -> None:
     """Wait until a worker takes tasks: one that starts slowly would be given none of those that others do at once."""
-    for _ in range(600):
-        if process.pid in dask.client.run(os.getpid).values():
-            return
+    while process.pid not in dask.client.run(os.getpid).values():
+        assert process.poll() is None
         time.sleep(0.1)
-    pytest.fail("the worker did not join")
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine takes its time to start a scheduler and its workers."""
+    for name in ("CONNECT_SECONDS", "WORKERS_SECONDS"):
+        monkeypatch.setattr(f"align.batch.open_workers.{name}", 600)
+
+
+def sleeps(seconds: float = 0.05) -> Iterator[Task]:
+    """Short tasks without end."""
+    return (Task(f"t{place}", "sleep", (), {"seconds": seconds}) for place in count())
 
 
 def tasks(*actions: str, paths: tuple[str, ...] = (), **options: Any) -> list[Task]:
@@ -75,8 +86,10 @@ def tasks(*actions: str, paths: tuple[str, ...] = (), **options: Any) -> list[Ta
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, ExitStack]]:
     """A scheduler with two workers of one thread each; tests add workers to the stack."""
     with scheduler(tmp_path_factory.mktemp("dask")) as (address, _), ExitStack() as stack:
-        worker(stack, address, "a")
-        worker(stack, address, "b")
+        processes = [worker(stack, address, name) for name in "ab"]
+        with open_dask(address) as dask:
+            for process in processes:
+                joined(dask, process)
         yield address, stack
 
 
@@ -93,7 +106,7 @@ def test_tasks_run_on_all_workers_and_failures_are_tried_once_more(
 
 
 def test_a_task_that_hangs_is_given_up_after_its_time_and_frees_its_worker(cluster: tuple[str, ExitStack]) -> None:
-    hanging = [Task(f"hangs{place}", "sleep", (), {"seconds": 30}, 0.2) for place in range(3)]
+    hanging = [Task(f"hangs{place}", "sleep", (), {"seconds": 3600}, 0.2) for place in range(3)]
     with open_dask(cluster[0]) as dask:
         found = {outcome.task: outcome for outcome in dask.run([*hanging, *tasks(*["nothing"] * 5)], DEED)}
     assert [found[one.id].state for one in hanging] == ["failed"] * 3
@@ -113,7 +126,7 @@ def test_a_worker_killed_in_the_middle_costs_no_task(cluster: tuple[str, ExitSta
             found.append(outcome)
             if outcome.figures["pid"] == victim.pid:
                 victim.kill()
-    assert victim.wait(60) == -signal.SIGKILL
+    assert victim.wait(600) == -signal.SIGKILL
     assert victim.pid in {outcome.figures["pid"] for outcome in found}
     assert sorted(outcome.task for outcome in found) == sorted(f"t{place}" for place in range(80))
     assert {outcome.state for outcome in found} == {"done"}
@@ -150,13 +163,13 @@ def test_a_worker_with_another_version_is_refused_whenever_it_joins(
         with open_dask(address) as dask:
             worker(stack, address, "old", tmp_path)
             with pytest.raises(CannotRunError, match=r"mindalign 0\.0\.1"):
-                list(dask.run(tasks(*["sleep"] * 400, seconds=0.05), DEED))
+                deque(dask.run(sleeps(), DEED), maxlen=0)
         with pytest.raises(CannotRunError, match=r"1 worker of the cluster .*mindalign 0\.0\.1"), open_dask(address):
             pass
 
 
 def test_a_task_that_kills_workers_is_given_up_and_a_scheduler_that_is_gone_is_said(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
     with scheduler(tmp_path, **failures) as (address, process), ExitStack() as stack:
@@ -166,13 +179,13 @@ def test_a_task_that_kills_workers_is_given_up_and_a_scheduler_that_is_gone_is_s
             (lost,) = dask.run(tasks("die"), DEED)
             assert (lost.state, lost.attempts) == ("failed", 2)
             assert "lost with 1 worker that died" in lost.error
-            outcomes = dask.run(tasks(*["sleep"] * 100, seconds=0.05), DEED)
-            done = [next(outcomes)]
+            outcomes = dask.run(sleeps(), DEED)
+            assert next(outcomes).state == "done"
+            monkeypatch.setattr("align.batch.open_workers.CONNECT_SECONDS", 1)  # nobody is there to answer
             process.kill()
             with pytest.raises(CannotRunError, match="is gone") as caught:
-                done.extend(outcomes)
+                deque(outcomes, maxlen=0)
         assert "finished tasks are kept" in caught.value.hint
-        assert 1 <= len(done) < 100
     with pytest.raises(CannotRunError, match="no Dask scheduler answers"), open_dask(address):
         pass
     assert caplog.records == []
@@ -182,12 +195,12 @@ def test_a_scheduler_that_stands_still_is_said(tmp_path: Path, monkeypatch: pyte
     with scheduler(tmp_path) as (address, process), ExitStack() as stack:
         worker(stack, address, "a")
         with open_dask(address) as dask:
-            outcomes = dask.run(tasks(*["sleep"] * 200, seconds=0.05), DEED)
+            outcomes = dask.run(sleeps(), DEED)
             next(outcomes)
             monkeypatch.setattr("align.batch.open_workers.CONNECT_SECONDS", 1)
             process.send_signal(signal.SIGSTOP)
             with pytest.raises(CannotRunError, match="is gone"):
-                list(outcomes)
+                deque(outcomes, maxlen=0)
 
 
 @pytest.mark.parametrize("address", ["", "nonsense", "http://node1:8786", "tcp://node1"])
@@ -200,6 +213,6 @@ def test_what_is_no_address_is_refused_at_once_and_leaves_nothing_behind(address
         "except UsageError as error:\n"
         "    print(error.message)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=15)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert f"{address!r} is not an address of a Dask scheduler" in done.stdout
     assert done.stderr == ""

@@ -103,6 +103,7 @@ def test_a_function_that_is_not_there_ends_the_job() -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_no_process_outlives_the_one_that_started_it(how: signal.Signals, tmp_path: Path) -> None:
+    """Its last task takes an hour, for which this test would last if the worker went on."""
     script = tmp_path / "job.py"
     script.write_text(
         "import sys\n"
@@ -110,7 +111,7 @@ def test_no_process_outlives_the_one_that_started_it(how: signal.Signals, tmp_pa
         "from align.batch.job import Task\n"
         "from align.batch.open_workers import open_pool\n"
         "with open_pool(1) as pool:\n"
-        "    given = [Task('a', 'nothing', (), {}), Task('b', 'sleep', (), {'seconds': 600})]\n"
+        "    given = [Task('a', 'nothing', (), {}), Task('b', 'sleep', (), {'seconds': 3600})]\n"
         "    for outcome in pool.run(given, 'deeds:deed'):\n"
         "        print(outcome.figures['pid'], flush=True)\n",
         encoding="utf-8",
@@ -119,17 +120,13 @@ def test_no_process_outlives_the_one_that_started_it(how: signal.Signals, tmp_pa
         assert parent.stdout is not None
         worker = Path("/proc", parent.stdout.readline().decode().strip())
         parent.send_signal(how)
-        parent.wait(120)  # far less than its last task takes
-    for _ in range(1200):
-        if not worker.exists():
-            break
+        parent.wait()
+    while worker.exists():
         time.sleep(0.05)
-    assert not worker.exists()
 
 
 def test_a_task_that_hangs_is_ended_after_its_time_and_holds_up_no_other() -> None:
-    hanging = Task("hangs", "sleep", (), {"seconds": 60}, 0.3)
-    started = time.monotonic()
+    hanging = Task("hangs", "sleep", (), {"seconds": 3600}, 0.3)
     with open_pool(1) as pool:
         outcomes = [*pool.run([hanging, *tasks(*["nothing"] * 3)], DEED)]
     assert [(one.task, one.state, one.attempts) for one in outcomes] == [
@@ -140,19 +137,18 @@ def test_a_task_that_hangs_is_ended_after_its_time_and_holds_up_no_other() -> No
     ]
     assert "not done within 0.3 seconds" in outcomes[-1].error
     assert "`timeout`" in outcomes[-1].hint
-    assert time.monotonic() - started < 20
 
 
 def test_a_task_that_ends_in_time_is_not_ended() -> None:
     with open_pool(1) as pool:
-        found = [*pool.run([Task("t", "sleep", (), {"seconds": 0.2}, 30), Task("u", "nothing", (), {}, 30)], DEED)]
+        found = [*pool.run([Task("t", "sleep", (), {"seconds": 0.2}, 3600), Task("u", "nothing", (), {}, 3600)], DEED)]
     assert {(one.state, one.attempts) for one in found} == {("done", 1)}
 
 
 def test_workers_that_need_more_memory_than_they_may_take_to_start_say_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(10)\ndeed = dict\n", encoding="utf-8")
+    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(600)\ndeed = dict\n", encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     with open_pool(1, memory_bytes=2**20) as pool, pytest.raises(CannotRunError, match="more than the 1 MiB"):
         list(pool.run(tasks("nothing", "nothing"), "slow_to_import:deed"))

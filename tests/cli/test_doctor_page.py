@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -64,9 +62,8 @@ def test_the_page_quotes_what_to_run_after_a_crash(page, capsys):
     assert "write one of: cpu, cuda, mlu, npu" in capsys.readouterr().err
 
 
-def test_a_process_is_followed_and_what_was_seen_is_kept(page, capsys):
-    code = "import time\nkept = []\nfor _ in range(250): kept.append(b'x' * 200_000); time.sleep(0.01)"
-    with subprocess.Popen([sys.executable, "-c", code]) as process:
+def test_a_process_is_followed_and_what_was_seen_is_kept(page, capsys, process_in_step):
+    with process_in_step("leak", 40) as process:
         line = ["doctor", "--follow", str(process.pid), "--every", "0.03", "--run", "run"]
         assert main(line) == 1
     printed = capsys.readouterr().out

@@ -115,7 +115,7 @@ def test_a_terminal_asks_and_takes_a_number(folder):
     environment = os.environ | {"PYTHONPATH": str(CHECKOUT)}
     with subprocess.Popen(command, cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.write(ours, b"7\n2\n2\n")  # a number that there is not; the model, then the training
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=600) == 0
     os.close(ours)
     os.close(theirs)
     project = read_project(folder / "align.toml")

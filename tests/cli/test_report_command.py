@@ -72,7 +72,7 @@ def test_a_user_sees_no_noise_of_the_kernel(samples, tmp_path):
         env=dict(os.environ),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0
@@ -108,7 +108,7 @@ def test_markdown_and_junit_need_neither_a_framework_nor_the_extra(samples, tmp_
         cwd=CHECKOUT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert (done.returncode, done.stderr) == (1, "")

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import random
 import resource
-import select
 import signal
 import subprocess
 import sys
-import time
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,19 +24,25 @@ if TYPE_CHECKING:
 MEGABYTES = 40
 KILLS = 12  # of each kind of destination
 SHARDS = ("--max-shard-size", "12MB")
-# Runs the command for each line of arguments, in a copy of a process that has done it once; prints its number and end.
+# Runs the command for each line of a moment and arguments, in a copy of a process that has done it once, and kills it
+# at that moment; prints how many moments there were, and how it ended.
 SERVER = """
-import json, os, sys
+import json
 from align.cli.main import main
 printed = os.dup(1)
 os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 code = main(sys.argv[1:])
-os.write(printed, f"{code}\\n".encode())
+os.write(printed, f"0 {code}\\n".encode())
 for line in sys.stdin:
+    moment, arguments = json.loads(line)
     if not (child := os.fork()):
-        os._exit(main(json.loads(line)))
-    os.write(printed, f"{child}\\n".encode())
-    os.write(printed, f"{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}\\n".encode())
+        at_moment(moment, signal.SIGKILL)
+        code = main(arguments)
+        sys.setprofile(None)
+        os.write(printed, f"{len(moments)} ".encode())
+        os._exit(code)
+    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    os.write(printed, f"{moment if ended < 0 else ''} {ended}\\n".encode())
 """
 
 
@@ -85,15 +86,10 @@ class Case:
         return subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
     def run(self) -> None:
-        subprocess.run(self.command, capture_output=True, check=True, timeout=60)
+        subprocess.run(self.command, capture_output=True, check=True)
 
     def is_writing(self) -> bool:
         return any(path.suffix == ".part" for path in self.folder.iterdir())
-
-    def wait_until_it_writes(self, run: Forked) -> None:
-        left = set(self.names())
-        while run.is_alive() and not any(name.endswith(".part") for name in set(self.names()) - left):
-            time.sleep(0.001)
 
     def names(self) -> list[str]:
         return sorted(path.name for path in self.folder.iterdir())
@@ -122,45 +118,29 @@ class Case:
 
 
 class Server:
-    """Starts conversions in milliseconds; tells the end of each."""
+    """Converts in milliseconds, each time in a process of its own."""
 
-    def __init__(self, *first: str) -> None:
-        command, pipe = [sys.executable, "-c", SERVER, *first], subprocess.PIPE
+    def __init__(self, code: str, *first: str) -> None:
+        command, pipe = [sys.executable, "-c", code + SERVER, *first], subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0)
-        assert self.number() == 0
+        assert self.ended() == (0, 0)
 
-    def start(self, case: Case) -> Forked:
+    def run(self, case: Case, moment: int = 0) -> tuple[int, int]:
+        """Run to that moment (0: to the end); return how many there were, and the exit code, -9 where it was killed."""
         assert self.process.stdin
-        self.process.stdin.write(json.dumps(["convert", str(case.source), *case.arguments]).encode() + b"\n")
-        return Forked(self, self.number())
+        line = [moment, ["convert", str(case.source), *case.arguments]]
+        self.process.stdin.write(json.dumps(line).encode() + b"\n")
+        return self.ended()
 
-    def number(self) -> int:
+    def ended(self) -> tuple[int, int]:
         assert self.process.stdout
-        return int(self.process.stdout.readline())
-
-
-@dataclass
-class Forked:
-    """One conversion."""
-
-    server: Server
-    process: int
-
-    def is_alive(self) -> bool:
-        return not select.select([self.server.process.stdout], [], [], 0)[0]
-
-    def kill(self) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(self.process, signal.SIGKILL)
-
-    def wait(self) -> int:
-        """Return the exit code, -9 where it was killed."""
-        return self.server.number()
+        moments, code = map(int, self.process.stdout.readline().split())
+        return moments, code
 
 
 @pytest.fixture(scope="module")
-def server(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server("convert", str(source), str(tmp_path_factory.mktemp("first") / "first.ckpt"))
+def server(source: Path, moments: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(moments, "convert", str(source), str(tmp_path_factory.mktemp("first") / "first.ckpt"))
     yield server
     server.process.communicate()
 
@@ -184,22 +164,16 @@ def case(request: pytest.FixtureRequest, source: Path, tmp_path: Path) -> Case:
 def test_a_killed_conversion_leaves_the_old_file_none_or_the_whole_and_the_next_one_cleans_up(
     case: Case, server: Server
 ) -> None:
-    begun, ended = moments_of_writing(case, server)
+    last, code = server.run(case)
+    assert (code, case.state()) == (0, "complete")
     complete = case.names()
-    moment = random.Random(4)
-    seen: set[str] = set()
+    seen: list[str] = []
     for kill in range(KILLS):
         case.put_back_old()
-        run = server.start(case)
-        if kill % 2:  # the moments that were measured may not come again
-            case.wait_until_it_writes(run)
-            time.sleep(moment.uniform(0, ended - begun))
-        else:
-            time.sleep(moment.uniform(0.8 * begun, 1.05 * ended))
-        run.kill()
-        assert run.wait() in (0, -signal.SIGKILL)
-        seen |= {case.state()} | ({"half written"} if case.is_writing() else set())
-    assert "half written" in seen, "no conversion was hit while it wrote: the moments are wrong"
+        moment = 1 + kill * (last - 1) // (KILLS - 1)
+        assert server.run(case, moment) == (moment, -signal.SIGKILL)
+        seen += [case.state()] + (["half written"] if case.is_writing() else [])
+    assert seen.count("half written") >= KILLS // 2
     if case.old and len(case.old) == 1:
         assert "absent" not in seen, "a single file is replaced in one step"
     case.put_back_old()
@@ -208,36 +182,18 @@ def test_a_killed_conversion_leaves_the_old_file_none_or_the_whole_and_the_next_
     assert case.names() == complete
 
 
-def moments_of_writing(case: Case, server: Server) -> tuple[float, float]:
-    """Seconds from the start of one conversion until it begins to write, and until it ends."""
-    started = time.monotonic()
-    run = server.start(case)
-    while not case.is_writing():
-        assert run.is_alive(), run.wait()
-        time.sleep(0.002)
-    begun = time.monotonic() - started
-    assert (run.wait(), case.state()) == (0, "complete")
-    return begun, time.monotonic() - started
-
-
 @pytest.mark.parametrize(("number", "code", "said"), [(2, 130, "interrupted"), (15, 143, "terminated")])
-@pytest.mark.parametrize("after", [0.0, 0.02, 0.1])
+@pytest.mark.parametrize("moment", ["after mkdir 1", "before write 5", "before replace 1", "after replace 1"])
 def test_an_interrupted_conversion_leaves_nothing_and_says_so_in_one_line(
-    number: int, code: int, said: str, after: float, source: Path, tmp_path: Path
+    number: int, code: int, said: str, moment: str, source: Path, tmp_path: Path, run_until: Any
 ) -> None:
     destination = tmp_path / "m.ckpt"
     destination.write_bytes(b"old")
     case = Case(source, [str(destination), "--overwrite"], destination)
     case.keep_as_old()
-    process = case.start()
-    while not case.is_writing():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.001)
-    time.sleep(after)
-    process.send_signal(number)
-    printed = process.communicate(timeout=60)
-    if case.state() == "old":
-        assert (process.returncode, *printed) == (code, "", f"align: {said}\n")
+    ended = run_until(moment, number, "convert", str(source), *case.arguments)
+    assert case.state() == ("complete" if moment.startswith("after replace") else "old")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (code, "", f"align: {said}\n")
     assert case.names() == ["m.ckpt"]
 
 
@@ -252,7 +208,7 @@ def test_room_that_runs_out_is_told_and_leaves_the_old_file(
     case.keep_as_old()
     limit = 10_000_000
     process = case.start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
-    printed, said = process.communicate(timeout=60)
+    printed, said = process.communicate()
     assert (process.returncode, printed) == (2, "")
     assert said.startswith(f"align: no room at {tmp_path}")
     assert "bytes are needed" in said

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
-import time
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -185,24 +183,13 @@ def test_a_folder_that_is_there_is_kept_or_replaced_whole(llama: Path, tmp_path:
     assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".part")] == []
 
 
-def test_a_killed_run_leaves_the_old_folder_or_the_new_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("moment", ["after mkdir 1", "before write 9", "before fsync 4", "before unlink 1"])
+def test_a_killed_run_leaves_the_old_folder_or_the_new_one(tmp_path: Path, moment: str, run_until: Any) -> None:
     values = {f"model.layers.{n}.mlp.up_proj.weight": np.full((1024, 512), n, np.float32) for n in range(4)}
     source, ranks = write(tmp_path / "net.safetensors", values), tmp_path / "ranks"
     convert_checkpoint(source, ranks, target="torch", shards="tp=2", layout="safetensors")
-    command = [
-        sys.executable, "-m", "align.cli.main", "convert", str(source), str(ranks), "--target", "torch",
-        "--shards", "tp=4", "--layout", "safetensors", "--overwrite",
-    ]  # fmt: skip
-    killed = 0
-    for wait in (0.0, 0.02, 0.05, 0.1):
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        known = {*tmp_path.glob(".ranks.*")}
-        while process.poll() is None and {*tmp_path.glob(".ranks.*")} == known:
-            time.sleep(0.005)
-        time.sleep(wait)
-        killed += process.poll() is None
-        process.kill()
-        process.wait()
-        assert len([*ranks.iterdir()]) in (2, 4)
-        assert_same(values_of(ranks), values)
-    assert killed
+    words = ["--target", "torch", "--shards", "tp=4", "--layout", "safetensors", "--overwrite"]
+    ended = run_until(moment, signal.SIGKILL, "convert", str(source), str(ranks), *words)
+    assert ended.returncode == -signal.SIGKILL
+    assert len([*ranks.iterdir()]) == (4 if moment == "before unlink 1" else 2)
+    assert_same(values_of(ranks), values)

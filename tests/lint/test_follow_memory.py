@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,81 +16,72 @@ from align.core.verdicts import Outcome
 from align.errors import UsageError
 from align.lint.examine_environment import follow_memory, leaks, memory_trend
 
-PROGRAM = """
-import sys, time
-kept, mode = [], sys.argv[1]
-end = time.monotonic() + float(sys.argv[2])
-while time.monotonic() < end:
-    noise = bytearray(300_000)
-    if mode == "leak":
-        kept.append(b"x" * 100_000)
-    time.sleep(0.005)
-"""
-
-
-def started(mode: str, seconds: float) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM, mode, str(seconds)])
-    while process.poll() is None and not Path(f"/proc/{process.pid}/cmdline").read_bytes():
-        time.sleep(0.001)  # it has no command line before it runs
-    return process
-
 
 @pytest.mark.parametrize(("mode", "outcome"), [("leak", Outcome.NOT_ALIGNED), ("steady", Outcome.ALIGNED)])
-def test_a_process_that_leaks_is_told_from_a_steady_one(mode: str, outcome: Outcome) -> None:
-    with started(mode, 3) as process:
-        found = follow_memory(process.pid, every=0.03)
+def test_a_process_that_leaks_is_told_from_a_steady_one(mode: str, outcome: Outcome, process_in_step: Any) -> None:
+    with process_in_step(mode, 60) as process:
+        found = follow_memory(process.pid, every=0.5)
     assert found.ended == "process ended"
     assert found.verdict.outcome is outcome, found.verdict.reason
     assert mode in found.command
-    assert len(found.seconds) == len(found.resident) >= 30
+    assert len(found.seconds) == len(found.resident) == 61
     assert found.trend is not None
     if mode == "leak":
-        assert found.trend.growth > 100e6  # some 20 MB a second, less on a busy machine
+        assert found.trend.growth == pytest.approx(120e6, rel=0.1)  # a megabyte in half a second
         assert "host memory grows steadily by" in found.verdict.reason
 
 
-def test_what_is_too_short_to_tell_says_so() -> None:
-    with started("leak", 0.4) as process:
-        found = follow_memory(process.pid, every=0.1)
+def test_what_is_too_short_to_tell_says_so(process_in_step: Any) -> None:
+    with process_in_step("leak", 4) as process:
+        found = follow_memory(process.pid)
     assert found.verdict.outcome is Outcome.NOT_COMPARED
     assert "too few" in found.verdict.reason
 
 
-# A shell may have its background jobs ignore interrupts, and what they start.
+# Interrupts itself after so many samples. A shell may have its background jobs ignore interrupts, and what they start.
 FOLLOW = """
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
+import os, signal
+from types import SimpleNamespace
 from align.cli.main import run
+from align.lint import examine_environment
+signal.signal(signal.SIGINT, signal.default_int_handler)
+waits = []
+
+def wait(seconds):
+    waits.append(seconds)
+    if len(waits) == 60:
+        os.kill(os.getpid(), signal.SIGINT)
+
+examine_environment.time = SimpleNamespace(sleep=wait, monotonic=lambda: sum(waits))
 run()
 """
 
 
-def test_an_interrupt_ends_the_following_with_its_verdict_and_not_the_process() -> None:
-    with started("steady", 30) as process:
+def test_an_interrupt_ends_the_following_with_its_verdict_and_not_the_process(process_in_step: Any) -> None:
+    with process_in_step("steady", 0) as process:
         command = [sys.executable, "-c", FOLLOW, "doctor", "--follow", str(process.pid), "--every", "0.02", "--json"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as following:
-            time.sleep(4)
-            following.send_signal(signal.SIGINT)
-            printed, said = following.communicate()
+        following = subprocess.run(command, capture_output=True, check=False)
         assert process.poll() is None
-        process.kill()
-    assert b"Traceback" not in said
-    found = json.loads(printed)
-    assert found["ended"] == "stopped"
-    assert following.returncode == (0 if found["verdict"]["outcome"] == "aligned" else 2)
+    assert b"Traceback" not in following.stderr
+    found = json.loads(following.stdout)
+    assert (found["ended"], len(found["seconds"])) == ("stopped", 60)
+    assert (following.returncode, found["verdict"]["outcome"]) == (0, "aligned")
 
 
 def test_a_time_ends_it_and_children_count() -> None:
-    code = "import subprocess, sys, time; c = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(9)'])\n"
-    with subprocess.Popen([sys.executable, "-c", code + "time.sleep(9)"], start_new_session=True) as process:
-        time.sleep(0.5)
+    code = "import subprocess, sys; c = subprocess.Popen([sys.executable, '-c', 'input()']); print('on', flush=True)\n"
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", code + "c.wait()"]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"on\n"
         found = follow_memory(process.pid, every=0.05, longest=0.3)
         os.killpg(process.pid, signal.SIGKILL)
     assert (found.ended, found.processes) == ("time over", 2)
 
 
 def test_a_process_that_is_not_there_is_refused() -> None:
-    with started("steady", 0) as process:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()
     with pytest.raises(UsageError, match=f"no process {process.pid} runs here"):
         follow_memory(process.pid)

@@ -206,7 +206,7 @@ for step in range(27):
     model(torch.ones(6, 4)).sum().backward(); optimizer.step(); watch.step()
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    ended = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, timeout=120)
+    ended = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, timeout=600)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert WatchedTraining(tmp_path / "record").steps.tolist() == [*range(20)]
     train(tmp_path / "record", 2, resume=20)

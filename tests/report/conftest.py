@@ -100,7 +100,7 @@ def browse(tmp_path: Path) -> Callable[..., str]:
         assert browser is not None, HINT
         profile = tmp_path / "profile"
         arguments = [browser, *FLAGS, f"--user-data-dir={profile}", *(extra or ("--dump-dom",)), page.as_uri()]
-        done = subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=True)
+        done = subprocess.run(arguments, capture_output=True, text=True, timeout=600, check=True)
         return done.stdout, done.stderr
 
     return browse

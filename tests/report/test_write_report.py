@@ -91,7 +91,7 @@ def test_the_notebook_reruns_with_both_frameworks_blocked(reported, tmp_path):
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -210,7 +210,7 @@ def test_an_interrupt_stops_the_report_quietly_and_nothing_is_written(samples, t
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         process.stdout.readline()  # the first cell is done, the kernel works
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=600)
     assert process.returncode == 130
     assert said == ""
     assert not list(run.glob("report.*"))
@@ -223,7 +223,7 @@ def test_a_kernel_that_cannot_start_is_reported_in_its_own_words(samples, tmp_pa
     run = samples.write_sample_run(tmp_path / "run", ("map",))
     script = f"import sys; sys.executable = {str(broken)!r}\n" + BROKEN
     command = [sys.executable, "-W", "default", "-c", script, str(run)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 2, done.stderr
     assert "ImportError: libfoo is missing" in done.stderr
     assert "Traceback" not in done.stderr
