@@ -21,8 +21,6 @@ HOME_FOLDERS = re.compile(r"(?<![\w.])/(?:" + "|".join(["work", "home", "root", 
 WORDLESS = frozenset({"one", "own", "found", "told", "held", "made", "alike", "asked"})
 LONGEST_LIFE = 3
 STILL_WORDLESS = {
-    "checkpoints": 70,
-    "convert": 65,
     "names": 130,
 }
 PRIVATE_HOSTS = re.compile(r"\b(?!self\.)(?:\w[\w-]*\.)+(?:internal|corp|local|lan)\b(?!\w|\()")

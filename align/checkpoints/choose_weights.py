@@ -71,17 +71,17 @@ def prefer_weights(
     And the reason for every name of the file that is left out so. Raises UsageError where averages are preferred and
     there are none.
     """
-    found = averaged_copies(checkpoint.tensors, training_state_rules())
-    copies = {name: weight for name, weight in found.items() if weight}
+    averages = averaged_copies(checkpoint.tensors, training_state_rules())
+    copies = {name: weight for name, weight in averages.items() if weight}
     if prefer is None or not copies:
         if prefer == "ema" and not _is_averaged(checkpoint.key):
             raise UsageError.of("convert_usage.no_copies", path=checkpoint.path)
         return {**names}, {}
-    left_out = dict.fromkeys(found, AVERAGED)
+    left_out = dict.fromkeys(averages, AVERAGED)
     if prefer == "live":
-        return {name: was for name, was in names.items() if was not in found}, left_out
+        return {name: was for name, was in names.items() if was not in averages}, left_out
     of_weight = {weight: name for name, weight in copies.items()}
-    chosen = {name: of_weight.get(was, was) for name, was in names.items() if was not in found}
+    chosen = {name: of_weight.get(was, was) for name, was in names.items() if was not in averages}
     return chosen, {name: reason for name, reason in left_out.items() if name not in copies} | dict.fromkeys(
         of_weight, REPLACED
     )

@@ -185,15 +185,15 @@ def _extent_blocks(extent: Extent, block: int) -> Iterator[memoryview]:
         check_crc(extent)
         yield from _file_blocks((extent,), block)
         return
-    found, left = 0, extent.nbytes
+    crc, left = 0, extent.nbytes
     for piece in _file_blocks((before,), BLOCK_BYTES):
-        found = zlib.crc32(piece, found)
+        crc = zlib.crc32(piece, crc)
     if not left:
-        require_crc(extent.path, checksum, found)
+        require_crc(extent.path, checksum, crc)
     for piece in _file_blocks((extent,), block):
-        found, left = zlib.crc32(piece, found), left - len(piece)
+        crc, left = zlib.crc32(piece, crc), left - len(piece)
         if not left:  # before the last piece is given out: nobody need ask whether there are more
-            require_crc(extent.path, checksum, found)
+            require_crc(extent.path, checksum, crc)
         yield piece
 
 
@@ -256,12 +256,12 @@ def same_bytes(one: StoredTensor, other: StoredTensor) -> bool:
     return all(equal_blocks(ours, theirs) for ours, theirs in paired_blocks(one, other))
 
 
-def paired_blocks(one: StoredTensor, other: StoredTensor) -> Iterator[tuple[memoryview, memoryview]]:
+def paired_blocks(first: StoredTensor, second: StoredTensor) -> Iterator[tuple[memoryview, memoryview]]:
     """Yield the bytes of both side by side, in pairs of one length whatever blocks each comes in.
 
     What only one of them has is paired with nothing.
     """
-    left, right = byte_blocks(one), byte_blocks(other)
+    left, right = byte_blocks(first), byte_blocks(second)
     ours = theirs = memoryview(b"")
     while True:
         ours = ours or next(left, ours)
@@ -299,15 +299,15 @@ def overlapping_names(tensors: Iterable[StoredTensor]) -> tuple[tuple[str, str],
         for t in tensors
         if t.extent is not None and t.extent.nbytes
     )
-    found = []
+    overlaps = []
     reaching, furthest = ("", 0, 0, "", ""), 0
     for span in spans:
         path, start, negative_size, storage, name = span
         if path == reaching[0] and start < furthest and storage != reaching[3]:
-            found.append((reaching[4], name))
+            overlaps.append((reaching[4], name))
         if path != reaching[0] or start - negative_size > furthest:
             reaching, furthest = span, start - negative_size
-    return tuple(found)
+    return tuple(overlaps)
 
 
 def retie_tensors(

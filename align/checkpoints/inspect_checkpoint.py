@@ -1,12 +1,19 @@
-"""What is in a checkpoint of any format. Only headers are read: a large file takes no longer than a small one."""
+"""What is in a checkpoint of any format, and quantized weights as the values that they stand for.
+
+Only headers are read: a large file takes no longer than a small one. What a quantized tensor is, its name, its dtype
+and what stands beside it say (`packed_weights`); where these leave something open, the `config.json` beside the file
+does. Each is made with its scales, block by block, when it is read. What is not known is refused by name: a weight
+never loses its scale.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from math import prod
+from math import ceil, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -14,24 +21,26 @@ import numpy as np
 
 from align.checkpoints.extents import check_whole, overlapping_names, tied_names
 from align.checkpoints.names_in_file import declared_framework, training_notes
-from align.checkpoints.open_checkpoint import open_checkpoint, open_trusted
+from align.checkpoints.open_checkpoint import open_checkpoint, open_trusted, read_json
+from align.checkpoints.quantized_forms import FLOAT8, FORMS, Packed, QuantizationConfig, Unpacked
 from align.checkpoints.thresholds import (
     DEEPEST_COMPANION,
     FEWEST_PLACEHOLDERS,
     MOST_COMPARED_PARTS,
     MOST_COMPARED_TENSORS,
 )
-from align.core.parameters import is_float
+from align.core.parameters import StoredTensor, is_float, numpy_dtype
 from align.core.protocols import collector_paused
+from align.core.thresholds import BLOCK_BYTES
 from align.core.verdicts import ShownResult
 from align.errors import CannotRunError, SeveralEntriesError
 from align.rules.training_rules import part_by_name, stored_weight_rules
-from align.words.catalogue import sentence
+from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from align.core.parameters import Checkpoint, Entry, Shape, StoredTensor
+    from align.core.parameters import Array, Checkpoint, Entry, Shape
     from align.rules.training_rules import PartForm
 
     Tensors = Mapping[str, StoredTensor]
@@ -100,14 +109,14 @@ def inspect_checkpoint(
     """
     opened = partial(open_trusted if trust_pickle else open_checkpoint, path, odd_too=True)
     try:
-        found = opened(key)
-        described = _described(found)
+        checkpoint = opened(key)
+        described = _described(checkpoint)
     except SeveralEntriesError as error:
-        found = opened(error.keys[0])
-        described = _undecided(found, error)
+        checkpoint = opened(error.keys[0])
+        described = _undecided(checkpoint, error)
     if not check:
         return described
-    check_whole(found)
+    check_whole(checkpoint)
     return replace(described, crc_unchecked=False, crc_checked=described.crc_unchecked)
 
 
@@ -173,7 +182,7 @@ def packed_weights(checkpoint: Checkpoint) -> list[PackedWeight]:
     What stands beside them may lie in another shard, whose dtypes are not known: it is taken for a scale.
     """
     tensors = checkpoint.tensors
-    known = dict.fromkeys(checkpoint.elsewhere, "float32") | {name: one.dtype for name, one in tensors.items()}
+    known = dict.fromkeys(checkpoint.elsewhere, "float32") | {name: tensor.dtype for name, tensor in tensors.items()}
     dtypes, names = {*known.values()}, "\n".join(known)
     forms = [form for form in stored_weight_rules().packed if form.dtypes & dtypes]
     if not any(mark in names for form in forms for mark in form.marks):
@@ -187,7 +196,7 @@ def packed_weights(checkpoint: Checkpoint) -> list[PackedWeight]:
             modules.setdefault(name[: max(place, 0)], {})[name[place + 1 :]] = own_dtype
             if place < 0:
                 break
-    found = []
+    packed = []
     for name, tensor in tensors.items():
         if tensor.dtype not in packed_dtypes:
             continue
@@ -196,10 +205,10 @@ def packed_weights(checkpoint: Checkpoint) -> list[PackedWeight]:
         for form in forms if siblings else ():
             if own := form.companions(attribute, tensor.dtype, siblings):
                 companions = tuple(module + dot + below for below in own)
-                found.append(PackedWeight(name, tensor.dtype, companions, form.key))
+                packed.append(PackedWeight(name, tensor.dtype, companions, form.key))
                 break
-    beside = {name for one in found for name in one.companions}
-    return [one for one in found if one.name not in beside]
+    beside = {name for weight in packed for name in weight.companions}
+    return [weight for weight in packed if weight.name not in beside]
 
 
 def packed_error(checkpoint: Checkpoint, packed: Sequence[PackedWeight]) -> CannotRunError:
@@ -257,17 +266,17 @@ def placeholders(checkpoint: Checkpoint) -> list[str]:
     elements is its layer's own where its weight is empty in one of its axes.
     """
     tensors = checkpoint.tensors
-    told = [
+    stand_ins = [
         name
         for name, shape in checkpoint.told_shapes.items()
         if name in tensors and prod(tensors[name].shape) <= 1 < prod(shape)
     ]
-    if told:
-        shapes = {tensors[name].shape for name in told}
+    if stand_ins:
+        shapes = {tensors[name].shape for name in stand_ins}
         return [
             name
             for name, one in tensors.items()
-            if name in told or (one.shape in shapes and name not in checkpoint.told_shapes and is_float(one.dtype))
+            if name in stand_ins or (one.shape in shapes and name not in checkpoint.told_shapes and is_float(one.dtype))
         ]
     empty = [name for name, one in tensors.items() if one.shape == (0,) and is_float(one.dtype)]
     if any(_WEIGHT.fullmatch(name) for name in empty):
@@ -282,11 +291,13 @@ def _beside_empty_matrix(name: str, tensors: Tensors) -> bool:
 
 
 def _ones_for_weights(tensors: Tensors) -> list[str]:
-    single = [name for name, one in tensors.items() if one.shape == (1,) and is_float(one.dtype)]
+    single = [name for name, tensor in tensors.items() if tensor.shape == (1,) and is_float(tensor.dtype)]
     weights = [name for name in single if name.rpartition(".")[2] == "weight"]
     if len(weights) < FEWEST_PLACEHOLDERS:
         return []
-    alone = all(prod(one.shape) <= 1 and one.dtype in _HALVES for one in tensors.values() if is_float(one.dtype))
+    alone = all(
+        prod(tensor.shape) <= 1 and tensor.dtype in _HALVES for tensor in tensors.values() if is_float(tensor.dtype)
+    )
     biases = {*single}
     both = [(name, bias) for name in weights if (bias := f"{name.removesuffix('weight')}bias") in biases]
     layers = (pair for pair in both if all(_is_one(tensors[name]) for name in pair))
@@ -328,25 +339,25 @@ def _other_parts(path: Path, form: PartForm) -> list[Path]:
     end = text.find("/", match.start(1))
     end = len(text) if end < 0 else end
     name = _numbered(text[start:end], [match.span(n) for n in range(1, 1 + len(match.groups()))], start)
-    alike = ((one, name.fullmatch(one.name)) for one in sorted(Path(text[:start]).iterdir()))
-    numbers = {one: found[1] for one, found in alike if found is not None}
-    beside = {one: number for one, number in numbers.items() if one.name != text[start:end]}
+    matches = ((sibling, name.fullmatch(sibling.name)) for sibling in sorted(Path(text[:start]).iterdir()))
+    numbers = {sibling: match_of_name[1] for sibling, match_of_name in matches if match_of_name is not None}
+    beside = {sibling: number for sibling, number in numbers.items() if sibling.name != text[start:end]}
     if form.proof == "beside":
-        return [one for one in beside if one.is_file() or any(one.iterdir())]
+        return [sibling for sibling in beside if sibling.is_file() or any(sibling.iterdir())]
     if not any(int(number) == 0 for number in numbers.values()):
         return []
-    others = [Path(f"{one}{_with_number(text[end:], match[1], number)}") for one, number in beside.items()]
-    return [one for one in others if one.is_file()]
+    others = [Path(f"{sibling}{_with_number(text[end:], match[1], number)}") for sibling, number in beside.items()]
+    return [sibling for sibling in others if sibling.is_file()]
 
 
 def _numbered(text: str, spans: Iterable[tuple[int, int]], start: int) -> re.Pattern[str]:
     """What the text looks like with any number in these places of it, counted from `start`."""
-    made, at = "", 0
+    pattern, at = "", 0
     for first, last in spans:
         if first >= 0:
-            made += re.escape(text[at : first - start]) + r"(\d+)"
+            pattern += re.escape(text[at : first - start]) + r"(\d+)"
             at = last - start
-    return re.compile(made + re.escape(text[at:]))
+    return re.compile(pattern + re.escape(text[at:]))
 
 
 def _with_number(rest: str, own: str, other: str) -> str:
@@ -366,15 +377,149 @@ def _holds_other_values(checkpoint: Checkpoint, other: Path) -> bool:
         tensors = open_checkpoint(other, checkpoint.key or None).tensors
     except CannotRunError:
         return False
-    own = checkpoint.tensors
-    if own.keys() != tensors.keys() or any(one.shape != tensors[name].shape for name, one in own.items()):
+    ours = checkpoint.tensors
+    if ours.keys() != tensors.keys() or any(tensor.shape != tensors[name].shape for name, tensor in ours.items()):
         return True
-    matrices = sorted((one for one in own.values() if len(one.shape) > 1), key=lambda one: -one.nbytes)
+    matrices = sorted((tensor for tensor in ours.values() if len(tensor.shape) > 1), key=lambda tensor: -tensor.nbytes)
     chosen = matrices[:MOST_COMPARED_TENSORS]
-    return any(one.load().tobytes() != tensors[one.name].load().tobytes() for one in chosen)
+    return any(tensor.load().tobytes() != tensors[tensor.name].load().tobytes() for tensor in chosen)
 
 
 def _from_common_folder(path: Path, other: Path) -> str:
     own, theirs = path.absolute().parts, other.parts
     same = next((n for n, both in enumerate(zip(own, theirs, strict=False)) if both[0] != both[1]), 0)
     return "/".join(theirs[same:])
+
+
+QUANTIZATION_CONFIGS = {"config.json": "", "quantize_config.json": "gptq", "quant_config.json": "awq"}
+# Scales and zeros of what a layer is given or makes: the weights do not need them.
+OF_ACTIVATIONS = re.compile(
+    r"(?:input|output|act)_(?:global_)?(?:scale|zero_point)\w*|scale_(?:input|output)|act_scale\w*"
+)
+# What is packed by its name and dtype alone, so that scales must stand beside it.
+NEEDS_SCALES = re.compile(r"qweight|\w+_(?:packed|blocks)")
+
+
+def dequantized(checkpoint: Checkpoint, dtype: str) -> Checkpoint:
+    """The checkpoint with each quantized weight in `dtype`, under the name that it has in a plain one.
+
+    Its notes say how many were made of which form. Nothing is read but what tells the shapes. Raises CannotRunError
+    for a checkpoint without any, and one that names every weight of a form that is not known or does not fit.
+    """
+    packed = packed_weights(checkpoint)
+    companions = {name for one in packed for name in one.companions}
+    config = quantization_config(checkpoint.path)
+    values: dict[str, StoredTensor] = {}
+    counts: Counter[str] = Counter()
+    faults = [
+        say("fault_list.one", head=n, fault=say("dequantize_fault.no_scale")) for n in unscaled(checkpoint, config)
+    ]
+    for stored in packed:
+        try:
+            form, weight = _unpacked(checkpoint, stored, config)
+            module, dot, _ = stored.name.rpartition(".")
+            name = f"{module}{dot}{weight.attribute}"
+            if name in values or (name in checkpoint.tensors and name not in {stored.name, *stored.companions}):
+                raise ValueError(say("dequantize_fault.name_taken", name=name))
+        except ValueError as error:
+            faults.append(say("fault_list.one", head=stored.name, fault=error))
+            continue
+        values[stored.name] = stored_tensor(name, weight, dtype)
+        counts[form] += 1
+    if faults:
+        raise CannotRunError.of("dequantize.refused", path=checkpoint.path, count=len(faults), faults=faults)
+    if not values:
+        raise CannotRunError.of("dequantize.nothing", path=checkpoint.path)
+    tensors = [values.get(name, tensor) for name, tensor in checkpoint.tensors.items() if name not in companions]
+    notes = [sentence("dequantize.note", count=number, form=form, dtype=dtype) for form, number in counts.items()]
+    plain = {tensor.name: tensor for tensor in tensors}
+    return replace(checkpoint, tensors=plain, elsewhere=(), notes=(*checkpoint.notes, *notes))
+
+
+def refuse_unscaled(checkpoint: Checkpoint) -> None:
+    """Raise CannotRunError for float8 weights without scales where a config says that the model is quantized."""
+    config = quantization_config(checkpoint.path)
+    if config.method and (
+        names := [name for name in unscaled(checkpoint, config) if checkpoint.tensors[name].dtype in FLOAT8]
+    ):
+        faults = [say("fault_list.one", head=name, fault=say("dequantize_fault.no_scale")) for name in names]
+        raise CannotRunError.of("dequantize.refused", path=checkpoint.path, count=len(faults), faults=faults)
+
+
+def unscaled(checkpoint: Checkpoint, config: QuantizationConfig) -> list[str]:
+    """Names of weights in fewer bits beside which no scale stands, although others have them or the config tells so."""
+    packed = packed_weights(checkpoint)
+    known = {name for one in packed for name in (one.name, *one.companions)}
+    quantized = {one.dtype for one in packed} | (FLOAT8 if config.method else frozenset())
+    return [
+        name
+        for name, tensor in checkpoint.tensors.items()
+        if name not in known
+        and (
+            (tensor.dtype in FLOAT8 & quantized and len(tensor.shape) > 1)
+            or (tensor.dtype in ("int32", "uint8", "int8") and NEEDS_SCALES.fullmatch(name.rpartition(".")[2]))
+        )
+    ]
+
+
+def quantization_config(path: Path) -> QuantizationConfig:
+    """What the configs beside a file say of quantization; raises NotACheckpointError for one that cannot be read."""
+    folder = path if path.is_dir() else path.parent
+    for name, method in QUANTIZATION_CONFIGS.items():
+        if (folder / name).is_file():
+            table = read_json(folder / name)
+            table = table if isinstance(table, dict) else {}
+            if not method:
+                table = table.get("quantization_config") or table.get("compression_config")
+            if table and isinstance(table, dict):
+                return QuantizationConfig({"quant_method": method, **table} if method else table)
+    return QuantizationConfig({})
+
+
+def _unpacked(checkpoint: Checkpoint, packed: PackedWeight, config: QuantizationConfig) -> tuple[str, Unpacked]:
+    """The form of a weight and what it holds; raises ValueError with the reason why it cannot be made."""
+    tensors = checkpoint.tensors
+    if absent := [name for name in packed.companions if name not in tensors]:
+        raise ValueError(say("dequantize_fault.elsewhere", names=absent))
+    if empty := [name for name in (packed.name, *packed.companions) if not tensors[name].nbytes]:
+        raise ValueError(say("dequantize_fault.empty", names=empty))
+    module, dot, attribute = packed.name.rpartition(".")
+    beside = {name[len(module) + len(dot) :]: tensors[name] for name in packed.companions}
+    given = Packed(attribute, tensors[packed.name], beside, config)
+    method = "compressed-tensors" if config.method == "compressed_tensors" else config.method
+    for form in FORMS[packed.form]:
+        if method and method not in form.methods:
+            continue
+        weight = form.unpack(given)
+        if weight is not None:
+            unknown = [name for name in beside if name not in weight.used and not OF_ACTIVATIONS.fullmatch(name)]
+            if unknown:
+                raise ValueError(say("dequantize_fault.unknown_beside", names=unknown))
+            return form.name, weight
+    raise ValueError(say("dequantize_fault.unknown_form", dtype=packed.dtype, names=[*beside], method=method))
+
+
+def stored_tensor(name: str, weight: Unpacked, dtype: str) -> StoredTensor:
+    """A tensor whose values are made when they are read, and never held whole where they are read in blocks."""
+    kind, count = numpy_dtype(dtype), prod(weight.shape)
+    units = ceil(count / weight.unit) if count else 0
+
+    def blocks(size: int) -> Iterator[memoryview]:
+        rows = weight.open()
+        step = max(size // (weight.unit * kind.itemsize), 1)
+        for first in range(0, units, step):
+            with np.errstate(all="ignore"):  # NaN and Inf are values of scales too
+                made = rows(first, min(first + step, units)).astype(kind)
+            data = np.ascontiguousarray(made).reshape(-1).view(np.uint8)
+            for start in range(0, data.size, size):
+                yield data[start : start + size].data
+
+    def load() -> Array:
+        whole: Array = np.empty(weight.shape, kind)
+        data, done = whole.reshape(-1).view(np.uint8), 0
+        for block in blocks(BLOCK_BYTES):
+            data[done : done + len(block)] = block
+            done += len(block)
+        return whole
+
+    return StoredTensor(name, weight.shape, dtype, load, blocks=blocks)

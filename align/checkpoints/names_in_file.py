@@ -130,12 +130,12 @@ def training_state(tensors: Tensors, rules: TrainingStateRules, framework: Frame
 
     Only MindSpore writes the state of an optimizer beside the weights, as if it were one of them.
     """
-    found = dict.fromkeys(averaged_copies(tensors, rules), AVERAGED)
-    found |= dict.fromkeys(_counters(tensors, rules), COUNTER)
-    found |= {name: EXTRA for name in tensors if is_extra_state(name)}
+    state = dict.fromkeys(averaged_copies(tensors, rules), AVERAGED)
+    state |= dict.fromkeys(_counters(tensors, rules), COUNTER)
+    state |= {name: EXTRA for name in tensors if is_extra_state(name)}
     if framework == "mindspore":
-        found |= dict.fromkeys(_optimizer_state(tensors, rules), STATE)
-    return {name: found[name] for name in tensors if name in found}
+        state |= dict.fromkeys(_optimizer_state(tensors, rules), STATE)
+    return {name: state[name] for name in tensors if name in state}
 
 
 def is_extra_state(name: str) -> bool:
@@ -156,13 +156,13 @@ def averaged_copies(tensors: Tensors, rules: TrainingStateRules) -> dict[str, st
         return {}
     live = {_squeezed(_words(name), rules): name for name in tensors if name not in marked}
     twins = {name: live[bare] for name, bare in marked.items() if bare in live}
-    found = {name: weight for name, weight in twins.items() if tensors[name].shape == tensors[weight].shape}
+    copies = {name: weight for name, weight in twins.items() if tensors[name].shape == tensors[weight].shape}
     in_front = {name for name in marked if _is_in_front(name, rules)}
-    counts = [name for name in in_front if name not in found and prod(tensors[name].shape) == 1]
-    own = [name for name in found if name in in_front]
-    if len(own) >= FEWEST_COPIES and len(own) + len(counts) == len(in_front):
-        return {name: found.get(name, "") for name in tensors if name in in_front}
-    return found if len(found) >= FEWEST_COPIES and _are_of_all(found, marked, tensors) else {}
+    counts = [name for name in in_front if name not in copies and prod(tensors[name].shape) == 1]
+    in_front_copies = [name for name in copies if name in in_front]
+    if len(in_front_copies) >= FEWEST_COPIES and len(in_front_copies) + len(counts) == len(in_front):
+        return {name: copies.get(name, "") for name in tensors if name in in_front}
+    return copies if len(copies) >= FEWEST_COPIES and _are_of_all(copies, marked, tensors) else {}
 
 
 def teacher_copies(tensors: Tensors, rules: TrainingStateRules) -> dict[str, str]:
@@ -174,13 +174,13 @@ def teacher_copies(tensors: Tensors, rules: TrainingStateRules) -> dict[str, str
     return {name: weight for name, weight in averaged_copies(tensors, likewise).items() if weight}
 
 
-def _are_of_all(found: Mapping[str, str], marked: Mapping[str, str], tensors: Tensors) -> bool:
+def _are_of_all(copies: Mapping[str, str], marked: Mapping[str, str], tensors: Tensors) -> bool:
     """Whether all weights of a file have a copy, or all of a part of it outside of which the copies stand."""
     weights = [name for name, one in tensors.items() if name not in marked and _is_averaged(one)]
-    copied = set(found.values())
+    copied = set(copies.values())
     part = _common_path([name for name in weights if name in copied])
     inside = [name for name in weights if name.startswith(part)]
-    apart = not any(name.startswith(part) for name in found)
+    apart = not any(name.startswith(part) for name in copies)
     return bool(inside) and copied.issuperset(inside) and (apart or len(inside) == len(weights))
 
 
@@ -241,18 +241,18 @@ def _states(tensors: Tensors, optimizer: OptimizerState) -> dict[str, dict[str, 
     Where something under the name of a state belongs to no parameter, it is a module of the model.
     """
     needed = (*optimizer.states, *optimizer.reduced)
-    found: dict[str, dict[str, dict[str, str]]] = {}
+    by_head: dict[str, dict[str, dict[str, str]]] = {}
     foreign: set[tuple[str, str]] = set()
     for affix in (*needed, *optimizer.more):
         for name, head, parameter in _split(tensors, affix):
             owner = next((one for one in (head + parameter, parameter) if one in tensors), None)
             if owner and _fits(tensors[name].shape, tensors[owner].shape, reduced=affix in optimizer.reduced):
-                found.setdefault(head, {}).setdefault(affix, {})[name] = owner
+                by_head.setdefault(head, {}).setdefault(affix, {})[name] = owner
             elif affix.endswith("."):
                 foreign.add((head, affix))
     sound = {
         head: {affix: names for affix, names in groups.items() if (head, affix) not in foreign}
-        for head, groups in found.items()
+        for head, groups in by_head.items()
     }
     return {head: groups for head, groups in sound.items() if all(affix in groups for affix in needed)}
 
@@ -430,11 +430,13 @@ def matched_without_wrappers(names: Iterable[str], wanted: Iterable[str]) -> dic
 
 def targets_without_wrappers(name_map: NameMap, fills: Sequence[Fill] = ()) -> tuple[NameMap, tuple[Fill, ...], str]:
     """The map and fills with targets named without what wrappers put there, and in words what that was."""
-    ends = [one.target for one in name_map.pairings]
-    ends += [one.name for one in name_map.dropped if one.side == "target"] + [fill.name for fill in fills]
+    ends = [pairing.target for pairing in name_map.pairings]
+    ends += [drop.name for drop in name_map.dropped if drop.side == "target"] + [fill.name for fill in fills]
     names = without_wrappers(ends)
-    pairings = tuple(replace(one, target=names[one.target]) for one in name_map.pairings)
-    dropped = tuple(replace(one, name=names[one.name]) if one.side == "target" else one for one in name_map.dropped)
+    pairings = tuple(replace(pairing, target=names[pairing.target]) for pairing in name_map.pairings)
+    dropped = tuple(
+        replace(drop, name=names[drop.name]) if drop.side == "target" else drop for drop in name_map.dropped
+    )
     named = tuple(replace(fill, name=names[fill.name]) for fill in fills)
     return replace(name_map, pairings=pairings, dropped=dropped), named, wrapper_words(names)
 
@@ -485,13 +487,13 @@ def without_prefixes_of_all(sides: Sequence[Iterable[str]], prefixes: Sequence[s
     """The same for several files: a prefix may be that of any of them."""
     wanted = [prefix if prefix.endswith(".") else f"{prefix}." for prefix in prefixes]
     used: set[str] = set()
-    found = [grouped((_stripped(name, wanted, used), name) for name in names) for names in sides]
+    sides_by_name = [grouped((_stripped(name, wanted, used), name) for name in names) for names in sides]
     faults = [say("naming_usage.no_such_prefix", prefix=prefix) for prefix in wanted if prefix not in used]
-    groups = [item for new_names in found for item in new_names.items()]
+    groups = [item for new_names in sides_by_name for item in new_names.items()]
     faults += [say("naming_usage.same_names", same=same, new=new) for new, same in groups if len(same) > 1]
     if faults:
         raise UsageError.of("naming_usage.strip", faults=faults)
-    return [{new: same[0] for new, same in new_names.items()} for new_names in found]
+    return [{new: same[0] for new, same in new_names.items()} for new_names in sides_by_name]
 
 
 def shared_prefixes(names: Iterable[str]) -> list[str]:

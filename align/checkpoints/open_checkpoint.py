@@ -4,13 +4,18 @@ One of several files, which an index names, is read as one. The index is Hugging
 `pytorch_model.bin.index.json`, with a `weight_map`) or MindSpore's `param_name_map.json`, which has one too, or is
 nothing but the map, in older versions. Its words are not trusted: shards lie beside it and are plain files, however
 they are linked, and every tensor must be where it says.
+
+What lies in the place of a checkpoint and is none (a file that was not fetched, an archive around one) is named with
+the line to type. Nothing is unpacked: an archive may hold anything, and take any room.
 """
 
 from __future__ import annotations
 
 import io
 import re
+import shlex
 import traceback
+import zlib
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,13 +24,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.checkpoints.extents import file_state, mapped
-from align.checkpoints.foreign_files import foreign_file
 from align.checkpoints.pickled_tensors import Made, mapping_of, read_pickle
 from align.checkpoints.sound_records import (
     MAGIC,
+    TAR_BLOCK,
     ZIP_HEAD,
     FilesBeside,
     external_file,
+    is_tar,
+    names_in_tar,
     parse_json,
     read_npy_header,
     read_record,
@@ -99,13 +106,13 @@ def open_checkpoint(path: Path | str, key: str | None = None, *, odd_too: bool =
     try:
         if (parts := _open_parts(path, key, odd_too)) is not None:
             return parts
-        found = existing_file(_checkpoint_in(path) if path.is_dir() else path, "checkpoint")
+        file = existing_file(_checkpoint_in(path) if path.is_dir() else path, "checkpoint")
         open_file = partial(_open_file, key=key, odd_too=odd_too)
-        if _is_index(_head(found)):
-            return _open_sharded(found, open_file)
-        opened = open_file(found)
-        elsewhere = tuple(name for name in _names_beside(found) if name not in opened.tensors)
-        return replace(opened, notes=(*opened.notes, *_shard_note(found)), elsewhere=elsewhere)
+        if _is_index(_head(file)):
+            return _open_sharded(file, open_file)
+        opened = open_file(file)
+        elsewhere = tuple(name for name in _names_beside(file) if name not in opened.tensors)
+        return replace(opened, notes=(*opened.notes, *_shard_note(file)), elsewhere=elsewhere)
     except OSError as error:
         raise NotACheckpointError(path, error.strerror or str(error)) from error
     except MemoryError as error:
@@ -219,21 +226,21 @@ def _checkpoint_in(folder: Path) -> Path:
     shards = {UNLISTED} if any(index.name == MINDSPORE_INDEX for index in indexes) else set()
     shards = shards.union(*indexes.values())
     files = (path for path in beside if path.suffix.lower() in suffixes and path.name not in shards)
-    found = sorted(path for path in (*indexes, *files) if path.is_file() and not path.name.startswith("."))
-    parts = {path: part for path in found if (part := part_by_name(path))}
+    candidates = sorted(path for path in (*indexes, *files) if path.is_file() and not path.name.startswith("."))
+    parts = {path: part for path in candidates if (part := part_by_name(path))}
     for path, part in parts.items():
-        if part != OPTIMIZER_PART or len(parts) == len(found):
+        if part != OPTIMIZER_PART or len(parts) == len(candidates):
             raise CannotRunError.of(f"part_of_model.{part}", path=path, others=[], told="")
-    found = [path for path in found if path not in parts]
-    if len(found) > 1:
-        names = [_with_absent_shards(path, indexes.get(path, ())) for path in found]
-        raise UsageError.of("checkpoint_file.several_in_folder", folder=folder, count=len(found), names=names)
-    if not found:
+    candidates = [path for path in candidates if path not in parts]
+    if len(candidates) > 1:
+        names = [_with_absent_shards(path, indexes.get(path, ())) for path in candidates]
+        raise UsageError.of("checkpoint_file.several_in_folder", folder=folder, count=len(candidates), names=names)
+    if not candidates:
         inner = sorted(path.name for path in folder.iterdir() if path.is_dir())
         if ranks := [name for name in inner if part_of_model(folder / name / "-")]:
             raise CannotRunError.of("unfinished.folder_of_parts", folder=folder, names=ranks)
         raise NotACheckpointError(folder, say("checkpoint_file.none_in_folder"), sorted(suffixes))
-    return found[0]
+    return candidates[0]
 
 
 def _with_absent_shards(path: Path, shards: Iterable[str]) -> str:
@@ -391,15 +398,15 @@ def open_tensor(path: Path) -> StoredTensor:
 
     Raises MissingFileError, NotACheckpointError or UnsupportedCheckpointError.
     """
-    found = existing_file(path, "file")
+    file = existing_file(path, "file")
     try:
-        with found.open("rb") as stream:
+        with file.open("rb") as stream:
             head = stream.read(HEAD_BYTES)
             if head.startswith(MAGIC):
-                return _npy(found, stream.read, head)
+                return _npy(file, stream.read, head)
         for plugin in tensor_files():
-            if plugin.recognizes(found, head):
-                return plugin.read_tensor(found)
+            if plugin.recognizes(file, head):
+                return plugin.read_tensor(file)
     except OSError as error:
         raise NotACheckpointError(path, error.strerror or str(error)) from error
     raise UnsupportedCheckpointError(path, *texts("single_file.no_tensor"))
@@ -407,12 +414,12 @@ def open_tensor(path: Path) -> StoredTensor:
 
 def read_json(path: Path) -> Any:
     """The JSON of a file; raises MissingFileError, or NotACheckpointError for damage, too much of it, or too deep."""
-    found = existing_file(path, "file")
+    file = existing_file(path, "file")
     try:
-        size = found.stat().st_size
+        size = file.stat().st_size
         if size > LONGEST_DUMP_BYTES:
             raise UnsupportedCheckpointError(path, *texts("single_file.too_long", size=size, most=LONGEST_DUMP_BYTES))
-        return parse_json(found.read_bytes())
+        return parse_json(file.read_bytes())
     except OSError as error:
         raise NotACheckpointError(path, error.strerror or str(error)) from error
     except ValueError as error:
@@ -521,11 +528,11 @@ def read_kept_settings(path: Path) -> dict[str, Any]:
     value = read_pickle(path, read_record(found, LONGEST_PICKLE_BYTES)).value
     fields = value.state if isinstance(value, Made) else mapping_of(value)
     if isinstance(fields, tuple):
-        fields = next((one for one in fields if isinstance(one, dict)), None)
+        fields = next((value for value in fields if isinstance(value, dict)), None)
     if not isinstance(fields, dict):
         raise NotACheckpointError(path, say("settings_fault.no_object"))
-    plain = {str(name): _plain(one) for name, one in fields.items()}
-    return {name: one for name, one in plain.items() if one is not NotImplemented}
+    plain = {str(name): _plain(value) for name, value in fields.items()}
+    return {name: value for name, value in plain.items() if value is not NotImplemented}
 
 
 def _plain(value: Any) -> Any:
@@ -538,3 +545,63 @@ def _plain(value: Any) -> Any:
     ):  # a value of an enum
         return value.arguments[0] if isinstance(value.arguments[0], PLAIN) else NotImplemented
     return NotImplemented
+
+
+# How what lies in the place of a checkpoint starts when it was not fetched.
+NOT_FETCHED = {
+    b"version https://git-lfs": "checkpoint_file.lfs_pointer",
+    b"<!doctype html": "checkpoint_file.web_page",
+    b"<html": "checkpoint_file.web_page",
+}
+GZIP = b"\x1f\x8b"
+COMPRESSED = {
+    GZIP: ("gzip", "gzip -dk"),
+    b"BZh": ("bzip2", "bzip2 -dk"),
+    b"\xfd7zXZ\0": ("xz", "xz -dk"),
+    b"\x28\xb5\x2f\xfd": ("Zstandard", "zstd -d"),
+}
+TAR_SUFFIXES = (".tgz", ".tbz2", ".txz", ".nemo")
+NEMO, NEMO_WEIGHTS = "model_config.yaml", "model_weights"  # format: what NeMo puts into its archives
+
+
+def foreign_file(path: Path, head: bytes) -> CannotRunError | None:
+    """What to say of a file that no format recognises; None where nothing is known of it."""
+    for start, fault in NOT_FETCHED.items():
+        if head.lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith(start):
+            reason, hint = texts(fault)
+            return NotACheckpointError(path, reason, hint=hint)
+    if names := names_in_tar(path, head):
+        plain = sorted(name.removeprefix("./") for name in names)
+        return _of_nemo(path, plain) if NEMO in plain else _around(path, "tar", "tar -xf", names)
+    if head.startswith(ZIP_HEAD):
+        return _around(path, "zip", "unzip", zip_records(path))
+    for start, (name, command) in COMPRESSED.items():
+        if head.startswith(start):
+            line = shlex.join([*(["tar", "-xf"] if _holds_tar(path, head) else command.split()), str(path)])
+            return UnsupportedCheckpointError(path, *texts("foreign_file.compressed", name=name, line=line))
+    return None
+
+
+def _holds_tar(path: Path, head: bytes) -> bool:
+    if ".tar" in path.suffixes or path.suffix in TAR_SUFFIXES:
+        return True
+    try:
+        return head.startswith(GZIP) and is_tar(zlib.decompressobj(wbits=31).decompress(head, TAR_BLOCK))
+    except zlib.error:
+        return False
+
+
+def _of_nemo(path: Path, names: Iterable[str]) -> UnsupportedCheckpointError:
+    """The weights are a file of torch, or the folder of a parallel training; they may stand behind other members."""
+    first = {name.partition("/")[0] for name in names}
+    weights = min(
+        (name for name in first if name.startswith((NEMO_WEIGHTS, "mp_rank"))), default=f"{NEMO_WEIGHTS}.ckpt"
+    )
+    line = shlex.join(["tar", "-xf", str(path)])
+    return UnsupportedCheckpointError(path, *texts("foreign_file.nemo", weights=weights, line=line))
+
+
+def _around(path: Path, name: str, command: str, names: Iterable[str]) -> UnsupportedCheckpointError:
+    shown = sorted(names)
+    facts = {"name": name, "names": shown, "count": len(shown), "line": shlex.join([*command.split(), str(path)])}
+    return UnsupportedCheckpointError(path, *texts("foreign_file.archive", **facts))

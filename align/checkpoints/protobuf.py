@@ -461,14 +461,14 @@ def _tensor_name(scan: ProtobufScan, start: int, end: int) -> str:
 
 
 def _value(scan: ProtobufScan, start: int, end: int) -> OnnxValue:
-    found = OnnxValue("")
+    value_info = OnnxValue("")
     for key, value, stop in scan.fields(start, end):
         if key == VALUE_NAME:
-            found = OnnxValue(scan.text(value, stop), found.dtype, found.shape)
+            value_info = OnnxValue(scan.text(value, stop), value_info.dtype, value_info.shape)
         elif key == VALUE_TYPE:
             kinds = [(at, last) for kind, at, last in scan.fields(value, stop) if kind == TENSOR_TYPE]
-            found = OnnxValue(found.name, *(_tensor_type(scan, *kinds[0]) if kinds else ()))
-    return found
+            value_info = OnnxValue(value_info.name, *(_tensor_type(scan, *kinds[0]) if kinds else ()))
+    return value_info
 
 
 def _tensor_type(scan: ProtobufScan, start: int, end: int) -> tuple[str, tuple[int | str, ...] | None]:
@@ -531,17 +531,17 @@ def _from_around(scan: ProtobufScan, start: int, end: int, depth: int) -> list[s
     """The values that a subgraph uses and does not make itself."""
     if depth > DEEPEST_GRAPH:
         raise HostileFileError(scan.path, say("onnx_file.too_deep", most=DEEPEST_GRAPH))
-    own: set[str] = set()
+    defined: set[str] = set()
     used: list[str] = []
     for key, value, stop in scan.fields(start, end):
         if key == INPUT:
-            own.add(_value(scan, value, stop).name)
+            defined.add(_value(scan, value, stop).name)
         elif key == OUTPUT:
             used.append(_value(scan, value, stop).name)
         elif key == INITIALIZER:
-            own.add(_tensor_name(scan, value, stop))
+            defined.add(_tensor_name(scan, value, stop))
         elif key == NODE:
             node = _node(scan, value, stop, depth + 1)
             used += node.needs
-            own.update(node.outputs)
-    return [name for name in dict.fromkeys(used) if name and name not in own]
+            defined.update(node.outputs)
+    return [name for name in dict.fromkeys(used) if name and name not in defined]

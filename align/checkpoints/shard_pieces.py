@@ -2,6 +2,9 @@
 
 The elements of a piece follow each other in it as they do in the whole, whatever it was cut along. So each piece is
 read once, from its first byte to its last, and the whole is made of runs that its pieces take turns to give.
+
+Where two or three layers lie in one parameter, each rank of tensor parallelism has its part of each of them. How large
+each layer is the weight behind it tells, whose input it is.
 """
 
 from __future__ import annotations
@@ -21,12 +24,14 @@ from align.errors import NotACheckpointError, ShardsError, UsageError
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from align.core.parameters import Array, Shape
+    from align.rules.training_rules import ShardCut
 
     Blocks = Callable[[int], Iterator[memoryview]]
+    Tensors = Mapping[str, StoredTensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +117,15 @@ def joined_along(name: str, pieces: Sequence[StoredTensor], axis: int) -> Stored
     first = pieces[0]
     if len(pieces) == 1:
         return replace(first, name=name)
-    others = {(*one.shape[:axis], *one.shape[axis + 1 :]) for one in pieces if axis < len(one.shape)}
-    if len(others) != 1 or len({one.dtype for one in pieces}) != 1 or any(axis >= len(one.shape) for one in pieces):
-        shapes = [f"{one.dtype} {one.shape}" for one in pieces]
+    others = {(*piece.shape[:axis], *piece.shape[axis + 1 :]) for piece in pieces if axis < len(piece.shape)}
+    if (
+        len(others) != 1
+        or len({piece.dtype for piece in pieces}) != 1
+        or any(axis >= len(piece.shape) for piece in pieces)
+    ):
+        shapes = [f"{piece.dtype} {piece.shape}" for piece in pieces]
         raise ValueError(say("shard_fault.other_shapes", name=name, shapes=shapes, axis=axis))
-    shape = (*first.shape[:axis], sum(one.shape[axis] for one in pieces), *first.shape[axis + 1 :])
+    shape = (*first.shape[:axis], sum(piece.shape[axis] for piece in pieces), *first.shape[axis + 1 :])
     return streamed_tensor(name, shape, first.dtype, partial(_joined_blocks, tuple(pieces), axis))
 
 
@@ -276,3 +285,69 @@ def tracked_folder(path: Path, holds: Callable[[Path], bool]) -> Path | None:
     if len(inner) > 1:
         raise UsageError.of("checkpoint_file.several_in_folder", folder=path, count=len(inner), names=[*inner])
     return next(iter(inner.values()), None)
+
+
+def join_ranks(
+    path: Path, name: str, ranks: Sequence[tuple[str, Tensors]], cut: ShardCut | None, local: str
+) -> StoredTensor:
+    """The parameter that ranks hold under the name `local`, each with its label; raises ValueError for odd pieces."""
+    pieces = [(label, tensors[local]) for label, tensors in ranks]
+    if len(pieces) == 1:
+        return pieces[0][1]
+    if cut is None:
+        raise ValueError(say("shard_fault.unknown_cut", name=name, shape=str(pieces[0][1].shape)))
+    if cut.axis is None:
+        return equal_copies(path, pieces)
+    axis = cut.axis
+    sizes = [_block_sizes(cut, local, tensors) for _, tensors in ranks]
+    if len({len(one) for one in sizes}) > 1:
+        raise ValueError(say("shard_fault.unlike_blocks", name=name))
+    blocks = []
+    for number in range(len(sizes[0])):
+        parts = []
+        for (_, piece), own in zip(pieces, sizes, strict=True):
+            start = sum(own[:number])
+            parts.append(cut_along(name, piece, axis, start, start + own[number]))
+        blocks.append(joined_along(name, parts, axis))
+    return joined_along(name, blocks, axis)
+
+
+def cut_for_rank(name: str, tensors: Tensors, cut: ShardCut, rank: int, count: int) -> StoredTensor:
+    """The piece of a parameter that one of `count` ranks holds; raises ValueError where it cannot be cut evenly."""
+    whole = tensors[name]
+    if cut.axis is None or count == 1:
+        return whole
+    if cut.axis >= len(whole.shape):
+        raise ValueError(say("shard_fault.no_axis", name=name, shape=str(whole.shape), axis=cut.axis))
+    parts, start = [], 0
+    for size in _block_sizes(cut, name, tensors):
+        if size % count:
+            raise ValueError(say("shard_fault.uneven", name=name, shape=str(whole.shape), size=size, count=count))
+        step = size // count
+        parts.append(cut_along(name, whole, cut.axis, start + rank * step, start + (rank + 1) * step))
+        start += size
+    return joined_along(name, parts, cut.axis)
+
+
+def _block_sizes(cut: ShardCut, name: str, tensors: Tensors) -> list[int]:
+    """How long each of the layers is that lie in one parameter; one size where there is but one."""
+    tensor, axis = tensors[name], cut.axis or 0
+    if axis >= len(tensor.shape):
+        raise ValueError(say("shard_fault.no_axis", name=name, shape=str(tensor.shape), axis=axis))
+    length = tensor.shape[axis]
+    if not cut.neighbour(name):
+        return [length]
+    behind = tensors.get(cut.neighbour(name))
+    if behind is None or len(behind.shape) != 2:
+        raise ValueError(say("shard_fault.no_neighbour", name=name, other=cut.neighbour(name)))
+    taken = behind.shape[1]
+    if cut.gated:
+        if length not in (taken, 2 * taken):
+            raise ValueError(
+                say("shard_fault.odd_gate", name=name, length=length, other=cut.neighbour(name), taken=taken)
+            )
+        return [taken] * (length // taken)
+    rest = length - taken
+    if rest <= 0 or rest % 2:
+        raise ValueError(say("shard_fault.odd_gate", name=name, length=length, other=cut.neighbour(name), taken=taken))
+    return [taken, rest // 2, rest // 2]

@@ -523,17 +523,17 @@ def read_npy_header(path: Path, name: str, size: int, read: Callable[[int], byte
     length = int.from_bytes(head[len(MAGIC) + 2 : start], "little")
     if len(head) < start + length <= LONGEST_NPY_HEADER_BYTES:
         head = read(start + length)
-    found = HEADER.fullmatch(head[start : start + length])
+    match = HEADER.fullmatch(head[start : start + length])
     if head.startswith(MAGIC) and STRUCTURED.match(head, start):
         raise UnsupportedCheckpointError(path, *texts("npz_file.structured", name=name))
-    if not head.startswith(MAGIC) or width is None or len(head) < start + length or found is None:
+    if not head.startswith(MAGIC) or width is None or len(head) < start + length or match is None:
         raise NotACheckpointError(path, say("npz_file.no_header", name=name))
     try:
-        dtype = np.dtype(found["descr"].decode("ascii"))
-        shape = tuple(int(n) for n in found["shape"].split(b",") if n.strip())
+        dtype = np.dtype(match["descr"].decode("ascii"))
+        shape = tuple(int(n) for n in match["shape"].split(b",") if n.strip())
     except (TypeError, ValueError) as error:
         raise NotACheckpointError(path, say("npz_file.odd_header", name=name, error=error)) from error
-    header = NpyHeader(shape, dtype, found["fortran"] == b"True", start + length)
+    header = NpyHeader(shape, dtype, match["fortran"] == b"True", start + length)
     _check_header(path, name, size, header)
     return header
 

@@ -1,7 +1,8 @@
 """What one rank of a training wrote with torch.save: entries by name, with tensors in any of them.
 
 Which mapping holds the weights is not asked here (`torch_entries`): files of trainings that were cut into parts hold
-tensors in places of their own, which their readers look for.
+tensors in places of their own, which their readers look for. `plain_tree` gives all that a file holds as plain values,
+and builds nothing that the pickle names.
 """
 
 from __future__ import annotations
@@ -18,8 +19,17 @@ from align.checkpoints.pickled_tensors import (
     read_view,
 )
 from align.checkpoints.sound_records import ZIP_HEAD
-from align.checkpoints.thresholds import LONGEST_GLOBAL_NAME, MOST_COUNTED_VALUES
-from align.checkpoints.torch_entries import archive_tree, placed_tensor, size_of
+from align.checkpoints.thresholds import DEEPEST_TREE, LONGEST_GLOBAL_NAME, LONGEST_KEY, MOST_COUNTED_VALUES
+from align.checkpoints.torch_entries import (
+    PLAIN,
+    TreeReader,
+    archive_tree,
+    class_name,
+    placed_tensor,
+    refuse_repetition,
+    size_of,
+)
+from align.core.parameters import OddTensor
 from align.errors import NotACheckpointError, UnsupportedCheckpointError
 from align.words.catalogue import say
 
@@ -109,3 +119,49 @@ def count_tensors(value: Any) -> int:
         else:
             waiting += fields_of(item).values()
     return count
+
+
+def plain_tree(path: Path, tree: Any, storages: Mapping[str, Extent]) -> Any:
+    """The whole tree as dicts, lists, numbers and texts; each tensor is a StoredTensor, or an OddTensor.
+
+    All else is the name of its class in an OddTensor, as is what lies deeper than `DEEPEST_TREE`. Raises what reading
+    the tensors raises.
+    """
+    look = TreeReader(path)
+    known: dict[int, Any] = {}
+    tensors: dict[str, StoredTensor] = {}
+
+    def plain(value: Any, name: str, depth: int) -> Any:
+        if isinstance(value, PLAIN) or value is None:
+            return value
+        if id(value) not in known:
+            known[id(value)] = OddTensor(class_name(value), "")  # of what holds itself, until it is known
+            known[id(value)] = container(value, name, depth)
+        return known[id(value)]
+
+    def container(value: Any, name: str, depth: int) -> Any:
+        if is_tensor(value):
+            return placed(value, name)
+        items = mapping_of(value)
+        if depth < DEEPEST_TREE and items is not None:
+            return {
+                key: plain(item, f"{name}.{str(key)[:LONGEST_KEY]}", depth + 1)
+                for key, item in items.items()
+                if isinstance(key, (str, int))
+            }
+        if depth < DEEPEST_TREE and isinstance(value, (list, tuple)):
+            return [plain(item, f"{name}.{number}", depth + 1) for number, item in enumerate(value)]
+        return OddTensor(class_name(value), "")
+
+    def placed(value: Any, name: str) -> StoredTensor | OddTensor:
+        view = look.view(name, value)
+        if isinstance(view, OddTensor):
+            return view
+        made = placed_tensor(path, name, view, storages.get(view.key))
+        tensors[name] = made
+        return made
+
+    found = plain(tree, "", 0)
+    used = {view.key: storages[view.key].nbytes for view in look.views.values()}
+    refuse_repetition(path, tensors, used)
+    return found

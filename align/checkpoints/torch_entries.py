@@ -87,12 +87,17 @@ def _told_shapes(tree: Any) -> dict[str, Shape]:
     return {name: size for name, made in pairs if isinstance(name, str) and (size := size_of(made)) is not None}
 
 
-def size_of(made: Any) -> Shape | None:
+def size_of(value: Any) -> Shape | None:
     """What a `torch.Size` holds, or a list of whole numbers; None for all else."""
-    if isinstance(made, Made) and made.callee == TORCH_SIZE and isinstance(made.arguments, tuple) and made.arguments:
-        made = made.arguments[0]
-    sound = isinstance(made, (list, tuple)) and all(isinstance(one, int) for one in made)
-    return tuple(made) if sound else None
+    if (
+        isinstance(value, Made)
+        and value.callee == TORCH_SIZE
+        and isinstance(value.arguments, tuple)
+        and value.arguments
+    ):
+        value = value.arguments[0]
+    sound = isinstance(value, (list, tuple)) and all(isinstance(length, int) for length in value)
+    return tuple(value) if sound else None
 
 
 def _told_parts(tree: Any) -> dict[str, int]:
@@ -357,25 +362,25 @@ def choose_entry(path: Path, tree: Any, reader: TreeReader, key: str | None) -> 
 
     Raises MissingEntryError, SeveralEntriesError, WholeModuleError, or UnsupportedCheckpointError if there is none.
     """
-    found, modules = _survey(tree, reader, _Walk(path, reader))
-    found = found if key is None else _under_the_key(key, found, tree, reader)
+    mappings, modules = _survey(tree, reader, _Walk(path, reader))
+    mappings = mappings if key is None else _under_the_key(key, mappings, tree, reader)
     whole = {_joined(keys): name for keys, name in modules.items()}
     if key in whole:
         raise WholeModuleError(path, {key: whole[key]})
-    if not found:
+    if not mappings:
         if whole:
             raise WholeModuleError(path, whole)
         raise UnsupportedCheckpointError(path, *texts("nested_file.holds", contents=_contents_fault(tree, reader)))
-    names = _dotted(found)
-    sizes = {keys: _sizes(values, reader) for keys, values in found.items()}
-    weighty = {keys for keys in found if any(not _is_figure(*size) for size in sizes[keys])}
+    names = _dotted(mappings)
+    sizes = {keys: _sizes(values, reader) for keys, values in mappings.items()}
+    weighty = {keys for keys in mappings if any(not _is_figure(*size) for size in sizes[keys])}
     entries = {keys: Entry(names[keys], len(s), sum(nbytes for _, nbytes in s)) for keys, s in sizes.items()}
     if key is None:
         keys = _only_one(path, entries, weighty)
         _refuse_modules_above(path, keys, names[keys], modules)
     else:
         keys = _asked_for(path, key, names)
-    return ChosenEntry(keys, names[keys], found[keys], tuple(entries.values()))
+    return ChosenEntry(keys, names[keys], mappings[keys], tuple(entries.values()))
 
 
 def read_tensors(
@@ -436,7 +441,7 @@ def describe_plain(value: Any) -> str:
 
 def _survey(tree: Any, reader: TreeReader, walk: _Walk) -> tuple[dict[Keys, dict[Any, Any]], dict[Keys, str]]:
     """All mappings with tensors and all whole modules, the shallowest first, each once."""
-    found: dict[Keys, dict[Any, Any]] = {}
+    mappings: dict[Keys, dict[Any, Any]] = {}
     modules: dict[Keys, str] = {}
     seen = {id(tree)}
     level: dict[Keys, Any] = {(): tree}
@@ -451,14 +456,14 @@ def _survey(tree: Any, reader: TreeReader, walk: _Walk) -> tuple[dict[Keys, dict
             if OPTIMIZER.issubset(values):
                 continue
             if any(isinstance(name, str) and reader.is_tensor(v) for name, v in values.items()):
-                found[keys] = values
+                mappings[keys] = values
             for name, item in _containers(value, reader, seen):
                 walk.name_entry()
                 if is_extra_state(name):
                     continue
                 inner[(*keys, name)] = item
         level = inner
-    return found, modules
+    return mappings, modules
 
 
 def _containers(value: Any, reader: TreeReader, seen: set[int]) -> Iterable[tuple[str, Any]]:
@@ -490,14 +495,14 @@ def _items(value: Any, reader: TreeReader) -> Iterable[tuple[Any, Any]]:
 
 
 def _under_the_key(
-    key: str, found: dict[Keys, dict[Any, Any]], tree: Any, reader: TreeReader
+    key: str, mappings: dict[Keys, dict[Any, Any]], tree: Any, reader: TreeReader
 ) -> dict[Keys, dict[Any, Any]]:
     """What was found, where a mapping that lies under several keys goes by the one that was asked for."""
-    for asked, item in _led_to(key, tree, reader):
-        if asked not in found:
+    for alias, item in _led_to(key, tree, reader):
+        if alias not in mappings:
             values = reader.mapping(item)
-            return {asked if own is values else keys: own for keys, own in found.items()}
-    return found
+            return {alias if mapping is values else keys: mapping for keys, mapping in mappings.items()}
+    return mappings
 
 
 def _led_to(key: str, value: Any, reader: TreeReader) -> Iterator[tuple[Keys, Any]]:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from align.checkpoints.dequantize import stored_tensor
 from align.checkpoints.extents import byte_blocks
-from align.checkpoints.inspect_checkpoint import packed_weights
+from align.checkpoints.inspect_checkpoint import packed_weights, stored_tensor
 from align.checkpoints.names_in_file import naming_direction
 from align.checkpoints.open_checkpoint import open_checkpoint, read_json
 from align.checkpoints.quantized_forms import Unpacked

@@ -2,11 +2,15 @@
 
 Whose names the source has, its format says; where it does not, the names do. Whose names the target has, the
 destination's suffix says, or the user (`target`). Nothing about names is decided silently.
+
+Paddle keeps the weight of a Linear as (in, out), and so does nothing else that has a bias of its last axis: such a
+checkpoint is first brought to torch's names and layout. A matrix without a bias may be an Embedding's: the user knows.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -36,6 +40,7 @@ from align.convert.given_map import EndFrameworks, choose_direction, names_known
 from align.convert.plan_conversion import default_fill, plan_conversion, with_counted_steps
 from align.core.align_sequences import grouped
 from align.core.name_map import FRAMEWORKS, Dropped, Fill, NameMap, Pairing
+from align.core.parameters import StoredTensor
 from align.errors import InputsError, MapError, OpenNamesError, UsageError
 from align.models.open_side import open_side
 from align.names.infer_names import map_from_file
@@ -49,7 +54,8 @@ if TYPE_CHECKING:
 
     from align.checkpoints.choose_weights import Preference
     from align.convert.given_map import TwoWayMap
-    from align.core.parameters import Checkpoint, Parameter, ParameterSet, StoredTensor
+    from align.core.parameters import Checkpoint, Parameter, ParameterSet
+    from align.core.protocols import FrameworkName
     from align.models.open_side import Side
     from align.names.infer_names import InferredNames
     from align.names.map_result import MapResult
@@ -160,13 +166,13 @@ def _changes_names(request: NameRequest, destination: FrameworkName | None) -> b
 def _copy_warnings(checkpoint: Checkpoint, paired: Container[str]) -> Iterator[str]:
     """Say that copies of other weights are written beside them."""
     copies = averaged_copies(checkpoint.tensors, training_state_rules())
-    if found := [(name, weight) for name, weight in copies.items() if name in paired and weight in paired]:
-        name, weight = found[0]
-        yield sentence("convert_warning.copies_stay", count=len(found), copy=name, weight=weight)
+    if pairs := [(name, weight) for name, weight in copies.items() if name in paired and weight in paired]:
+        name, weight = pairs[0]
+        yield sentence("convert_warning.copies_stay", count=len(pairs), copy=name, weight=weight)
     teachers = teacher_copies(checkpoint.tensors, training_state_rules())
-    if found := [(name, weight) for name, weight in teachers.items() if name in paired]:
-        name, weight = found[0]
-        yield sentence("convert_warning.teachers_stay", count=len(found), copy=name, weight=weight)
+    if pairs := [(name, weight) for name, weight in teachers.items() if name in paired]:
+        name, weight = pairs[0]
+        yield sentence("convert_warning.teachers_stay", count=len(pairs), copy=name, weight=weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,16 +235,16 @@ def _by_map(task: _Task, two_way: TwoWayMap, tensors: Tensors) -> ChosenNames:
     named |= {name for name in task.beside if rules.drop_of("source", name)}
     tensors = {**tensors, **task.known_beside(named)}
     wanted: FrameworkName | None = "torch" if task.request.target == "torch" else task.destination
-    found = choose_direction(two_way, tensors, EndFrameworks(declared_framework(task.checkpoint.metadata), wanted))
+    directed = choose_direction(two_way, tensors, EndFrameworks(declared_framework(task.checkpoint.metadata), wanted))
     label = rules.label
-    if found.problems:
+    if directed.problems:
         sources, targets = names_known(two_way, tensors)
         facts = {"label": label, "count": len(tensors), "sources": sources, "targets": targets}
-        raise MapError(say("given_map.known", **facts), found.problems)
-    back = found.backwards and task.source == "mindspore"
-    framework = wanted or found.name_map.frameworks[1] or ("torch" if back else "mindspore")
-    origin = sentence("names_origin.back", label=label) if found.backwards else label
-    return ChosenNames(found.name_map, framework, found.warnings, found.fills, found.ties, origin)
+        raise MapError(say("given_map.known", **facts), directed.problems)
+    back = directed.backwards and task.source == "mindspore"
+    framework = wanted or directed.name_map.frameworks[1] or ("torch" if back else "mindspore")
+    origin = sentence("names_origin.back", label=label) if directed.backwards else label
+    return ChosenNames(directed.name_map, framework, directed.warnings, directed.fills, directed.ties, origin)
 
 
 def _by_family(task: _Task, family: ModelFamily, tensors: Tensors) -> ChosenNames:
@@ -391,3 +397,64 @@ def _filled(chosen: ChosenNames) -> tuple[tuple[Fill, ...], NameMap]:
 def _fill_warnings(fills: Iterable[Fill]) -> Iterable[str]:
     for reason, names in grouped((fill.reason, fill.name) for fill in fills).items():
         yield sentence("convert_warning.filled", count=len(names), reason=reason, names=names)
+
+
+PADDLE = "paddle"  # what its reader calls the format
+ATTRIBUTES = {"_mean": "running_mean", "_variance": "running_var", "_weight": "weight"}  # of norms, and of PReLU
+LINEAR = "linear"
+
+
+def in_known_layout(
+    checkpoint: Checkpoint, request: NameRequest, destination: FrameworkName | None
+) -> tuple[Checkpoint, NameRequest]:
+    """A checkpoint in the layout of which names are known, and what of the request is still to be done.
+
+    A map of the user speaks of the file as it is. Raises UsageError as `_from_paddle`.
+    """
+    if checkpoint.format == PADDLE and request.name_map is None:
+        return _from_paddle(checkpoint, request, destination)
+    return checkpoint, request
+
+
+def _from_paddle(
+    checkpoint: Checkpoint, request: NameRequest, destination: FrameworkName | None
+) -> tuple[Checkpoint, NameRequest]:
+    """Paddle's checkpoint under torch's names and in its layout, and what of the request is still to be done.
+
+    Raises UsageError naming each matrix of which nothing says whether it is a Linear's.
+    """
+    turned, open_ones = list[str](), list[str]()
+    for name, tensor in checkpoint.tensors.items():
+        module, _, attribute = name.rpartition(".")
+        if attribute == "weight" and len(tensor.shape) == 2:
+            kind = _kind(module, request.layers) or _shown_kind(module, tensor, checkpoint.tensors)
+            (turned if kind == LINEAR else open_ones if kind is None else []).append(name)
+    if open_ones:
+        raise UsageError.of("paddle_usage.open", path=checkpoint.path, names=open_ones, count=len(open_ones))
+    tensors = {_torch_name(name): _turned(one) if name in turned else one for name, one in checkpoint.tensors.items()}
+    tensors = {name: replace(one, name=name) for name, one in tensors.items()}
+    renamed = sum(name not in checkpoint.tensors for name in tensors)
+    note = sentence("checkpoint_note.from_paddle", turned=len(turned), renamed=renamed)
+    stays = "torch" in (request.target, destination)  # the layers say nothing of names that stay now
+    made = replace(checkpoint, tensors=tensors, notes=(note,), metadata={"format": "pt"})
+    return made, replace(request, layers=()) if stays else request
+
+
+def _kind(module: str, layers: Sequence[str]) -> str | None:
+    """What the user says that a layer is; the last word counts."""
+    said = [text.rpartition("=") for text in layers]
+    return next((kind for pattern, _, kind in reversed(said) if fnmatchcase(module, pattern)), None)
+
+
+def _shown_kind(module: str, weight: StoredTensor, tensors: Mapping[str, StoredTensor]) -> str | None:
+    bias = tensors.get(f"{module}.bias" if module else "bias")
+    return LINEAR if bias is not None and bias.shape == weight.shape[1:] else None
+
+
+def _torch_name(name: str) -> str:
+    module, dot, attribute = name.rpartition(".")
+    return module + dot + ATTRIBUTES.get(attribute, attribute)
+
+
+def _turned(tensor: StoredTensor) -> StoredTensor:
+    return StoredTensor(tensor.name, tensor.shape[::-1], tensor.dtype, lambda: tensor.load().T)

@@ -8,7 +8,6 @@ order and are put into a shard until the next would not fit; what is larger than
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
@@ -16,24 +15,38 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from math import prod
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from align.checkpoints.choose_weights import PREFERENCES, WeightsRequest, open_weights
-from align.checkpoints.dequantize import dequantized, refuse_unscaled
 from align.checkpoints.extents import byte_blocks, require_unchanged
-from align.checkpoints.inspect_checkpoint import packed_error, packed_note, packed_weights, refuse_unfinished
+from align.checkpoints.inspect_checkpoint import (
+    dequantized,
+    packed_error,
+    packed_note,
+    packed_weights,
+    refuse_unfinished,
+    refuse_unscaled,
+)
 from align.checkpoints.names_in_file import declared_framework, naming_direction, source_framework
 from align.convert.adapters import adapted, adapter_file
-from align.convert.carry_state import find_state
-from align.convert.choose_names import ChosenNames, NameRequest, choose_names
+from align.convert.choose_names import ChosenNames, NameRequest, choose_names, in_known_layout
 from align.convert.optimizer_state import StateOptions, weights_path
-from align.convert.paddle_layout import PADDLE, as_torch_has_it
 from align.convert.plan_conversion import ConversionPlan, plan_conversion, transformed_tensor, with_dtype
+from align.convert.state_for_torch import find_state
 from align.convert.thresholds import CAST_BLOCK_ELEMENTS, MOST_KEPT_ELEMENTS
-from align.convert.write_checkpoint import HashKind, Output, OutputFile, TensorHashes
+from align.convert.write_checkpoint import (
+    HashKind,
+    Output,
+    OutputFile,
+    TensorHashes,
+    files_to_replace,
+    index_bytes,
+    index_name,
+    shard_names,
+)
 from align.convert.write_ranks import check_rank_output, rank_output, rank_request, write_planned
 from align.core.about import __version__
 from align.core.align_sequences import grouped
@@ -48,7 +61,7 @@ from align.errors import DestinationError, MapError, UnsupportedCheckpointError,
 from align.words.catalogue import say, sentence, texts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from align.checkpoints.choose_weights import Preference
     from align.checkpoints.inspect_checkpoint import PackedWeight
@@ -128,19 +141,18 @@ def convert_checkpoint(  # noqa: PLR0913 - the options of one command
     _check_choices(target, dtype, dequantize, prefer)
     if sha256 and not verify:
         raise UsageError.of("convert_usage.no_sha256")
-    asked = with_state or state_for or state_file
-    ranks = rank_request(shards, layout, with_state=bool(asked)) if shards or layout else None
+    carries_state = with_state or state_for or state_file
+    ranks = rank_request(shards, layout, with_state=bool(carries_state)) if shards or layout else None
     plugin = _format_for(destination) if ranks is None else ranks.plugin
     limit = _shard_limit(max_shard_size, destination)
-    options = StateOptions(state_for, Path(state_file) if state_file else None) if asked else None
+    options = StateOptions(state_for, Path(state_file) if state_file else None) if carries_state else None
     path = weights_path(source, options) if options else Path(source)
     checkpoint = _opened(path, WeightsRequest(key, _texts(parts), prefer), trust_pickle)
     checkpoint = _with_values(checkpoint, dtype, dequantize)
     request = NameRequest(name_map, source_model, target_model, family, target, _texts(layers), _texts(strip), prefer)
     if merge_adapter is not None or any("lora_" in name for name in checkpoint.tensors):
         checkpoint, request = adapted(checkpoint, request, merge_adapter, plugin.framework)
-    if checkpoint.format == PADDLE and name_map is None:  # a map speaks of the file as it is
-        checkpoint, request = as_torch_has_it(checkpoint, request, plugin.framework)
+    checkpoint, request = in_known_layout(checkpoint, request, plugin.framework)
     task = find_state(checkpoint, request, options) if options else None
     if task is not None:
         checkpoint, request = task.checkpoint, task.request
@@ -286,17 +298,7 @@ def _output(
     if len(shards) > 1:
         index = destination.with_name(index_name(destination.name)), index_bytes(shards, files)
     outputs = (OutputFile(destination.with_name(name), tuple(s)) for name, s in zip(files, shards, strict=True))
-    return Output(plugin, flavour, destination, tuple(outputs), index, tuple(_old_files(destination)))
-
-
-def _old_files(destination: Path) -> list[Path]:
-    index = destination.with_name(index_name(destination.name))
-    # `Path.exists` raises where only the name of the index is too long.
-    found = [path for path in (index, destination) if os.path.lexists(path)]
-    if index in found:
-        shard = re.compile(rf"{re.escape(destination.stem)}-\d{{5}}-of-\d{{5}}{re.escape(destination.suffix)}")
-        found += sorted(path for path in destination.parent.iterdir() if shard.fullmatch(path.name))
-    return found
+    return Output(plugin, flavour, destination, tuple(outputs), index, tuple(files_to_replace(destination)))
 
 
 def _check_output(output: Output, checkpoint: Checkpoint, *, overwrite: bool) -> None:
@@ -350,31 +352,6 @@ def plan_shards(tensors: Iterable[StoredTensor], most_bytes: int) -> list[list[S
         shards[-1] += group
         room -= size
     return shards
-
-
-def shard_names(name: str, count: int) -> list[str]:
-    """File names of `count` shards of a checkpoint called `name`; a single one keeps the name and needs no index.
-
-    >>> shard_names("model.safetensors", 2)
-    ['model-00001-of-00002.safetensors', 'model-00002-of-00002.safetensors']
-    """
-    if count == 1:
-        return [name]
-    path = PurePath(name)
-    return [f"{path.stem}-{number:05d}-of-{count:05d}{path.suffix}" for number in range(1, count + 1)]
-
-
-def index_name(name: str) -> str:
-    """File name of the index of a checkpoint called `name`."""
-    return f"{name}.index.json"
-
-
-def index_bytes(shards: Sequence[Iterable[StoredTensor]], names: Sequence[str]) -> bytes:
-    """The index: the bytes of all values together, and which of the files `names` holds each tensor."""
-    total = sum(tensor.nbytes for shard in shards for tensor in shard)
-    weight_map = {tensor.name: name for shard, name in zip(shards, names, strict=True) for tensor in shard}
-    document = {"metadata": {"total_size": total}, "weight_map": weight_map}
-    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
 
 
 def _factor(unit: str) -> int:
@@ -464,7 +441,7 @@ def conversion_record(job: Conversion, hashes: Mapping[str, str] | None, *, writ
     """Make the record; `hashes` is None where nothing was read back."""
     tensors = tuple(_tensors(job.plan, job.checkpoint.tensors, hashes or {}))
     state = tuple(_tensors(job.state.plan, job.state.sources, hashes or {})) if job.state else ()
-    own = {drop.name for drop in job.names.name_map.dropped if drop.side == "source"}
+    of_source = {drop.name for drop in job.names.name_map.dropped if drop.side == "source"}
     return ConversionRecord(
         source=str(job.checkpoint.path),
         destination=str(job.output.paths[0]),
@@ -485,7 +462,7 @@ def conversion_record(job: Conversion, hashes: Mapping[str, str] | None, *, writ
         verdict=_verdict(job, hashes is not None, written),
         left_out=job.checkpoint.other,
         source_framework=declared_framework(job.checkpoint.metadata) or job.names.name_map.frameworks[0],
-        dropped_target=tuple(name for name in job.plan.dropped if name not in own),
+        dropped_target=tuple(name for name in job.plan.dropped if name not in of_source),
         state=job.state.carried if job.state else None,
         state_tensors=state,
     )

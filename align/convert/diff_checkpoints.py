@@ -289,13 +289,13 @@ def diff_updates(  # noqa: PLR0913 - the options of one command
         later = _paired(after, two_way)[1]
     else:  # by the names that paired before: values need not tell them any more
         later = pair_tensors(after[0].tensors, after[1].tensors, pairs.inferred)
-    twins = {(one.reference.name, one.candidate.name): one for one in later.pairs}
-    found = []
+    twins = {(pair_later.reference.name, pair_later.candidate.name): pair_later for pair_later in later.pairs}
+    updates_of_tensors = []
     for number, pair in enumerate(pairs.pairs):
         progress("updates", number, len(pairs.pairs))
-        found.append(_measure_update(pair, twins[pair.reference.name, pair.candidate.name]))
+        updates_of_tensors.append(_measure_update(pair, twins[pair.reference.name, pair.candidate.name]))
     progress("updates", len(pairs.pairs), len(pairs.pairs))
-    tensors = tuple(sorted(_without_influence(found), key=_by_distance))
+    tensors = tuple(sorted(_without_influence(updates_of_tensors), key=_by_distance))
     factor = _common_factor(tensors)
     return UpdatesDiff(
         reference=(str(reference[0]), str(reference[1])),
@@ -319,8 +319,8 @@ def _opened(files: Files, key: str | None, option: str, trust_pickle: bool) -> l
 
 
 def _require_same_names(before: Checkpoint, after: Checkpoint) -> None:
-    for one, other, when in ((before, after, "after"), (after, before, "before")):
-        if lacking := [name for name in one.tensors if name not in other.tensors]:
+    for checkpoint, other, when in ((before, after, "after"), (after, before, "before")):
+        if lacking := [name for name in checkpoint.tensors if name not in other.tensors]:
             raise UsageError.of(
                 "updates_usage.not_one_model",
                 before=before.path,
@@ -329,7 +329,7 @@ def _require_same_names(before: Checkpoint, after: Checkpoint) -> None:
                 count=len(lacking),
                 when=when,
             )
-    unlike = [name for name, one in before.tensors.items() if one.shape != after.tensors[name].shape]
+    unlike = [name for name, tensor in before.tensors.items() if tensor.shape != after.tensors[name].shape]
     if unlike:
         raise UsageError.of("updates_usage.other_shapes", before=before.path, after=after.path, names=unlike)
 
@@ -376,21 +376,21 @@ class _Relation:
 def _judge_update(pair: TensorPair, sums: UpdateSums) -> UpdateDifference:
     u, v, d, rounding = (sqrt(max(one, 0.0)) for one in (sums.uu, sums.vv, sums.dd, sums.rounding))
     limit = rounding + (UPDATE_TOLERANCE + TURNED_ELEMENT / sqrt(max(sums.count, 1))) * u
-    found = _Relation("not finite") if sums.non_finite else _related(sums, (u, v, d), rounding, limit)
+    relation = _Relation("not finite") if sums.non_finite else _related(sums, (u, v, d), rounding, limit)
     size = sqrt(max(sums.count - sums.non_finite, 1))
     return UpdateDifference(
         reference=pair.reference.name,
         candidate=pair.candidate.name,
         shape=pair.candidate.shape,
-        outcome=found.outcome,
+        outcome=relation.outcome,
         reference_moved=u / size,
         candidate_moved=v / size,
         relative=d / u if u else None,
         limit=limit / u if u else None,
         rounding=rounding / u if u else None,
-        factor=found.factor,
-        beside_factor=found.beside,
-        decay=found.decay,
+        factor=relation.factor,
+        beside_factor=relation.beside,
+        decay=relation.decay,
         start=sqrt(sums.start / sums.ww) if sums.ww else None,
         note=sentence("updates_note.not_finite", count=sums.non_finite) if sums.non_finite else "",
     )
@@ -435,39 +435,41 @@ def _without_influence(tensors: Sequence[UpdateDifference]) -> list[UpdateDiffer
     Adam moves such a bias as far as any other, in directions of its own on each side, while the matrix of its layer is
     updated alike.
     """
-    alike = {one.reference.rpartition(".")[0] for one in tensors if one.outcome in ALIKE and len(one.shape) > 1}
+    layers = {
+        update.reference.rpartition(".")[0] for update in tensors if update.outcome in ALIKE and len(update.shape) > 1
+    }
     return [
-        replace(one, outcome="without influence")
-        if _unrelated(one) and one.reference.rpartition(".")[0] in alike
-        else one
-        for one in tensors
+        replace(update, outcome="without influence")
+        if _unrelated(update) and update.reference.rpartition(".")[0] in layers
+        else update
+        for update in tensors
     ]
 
 
-def _unrelated(one: UpdateDifference) -> bool:
-    if one.outcome != "updates differ" or len(one.shape) != 1 or one.factor is None:
+def _unrelated(update: UpdateDifference) -> bool:
+    if update.outcome != "updates differ" or len(update.shape) != 1 or update.factor is None:
         return False
-    cosine = one.factor * one.reference_moved / one.candidate_moved
-    return abs(cosine) <= UNRELATED_DEVIATIONS / sqrt(one.shape[0])
+    cosine = update.factor * update.reference_moved / update.candidate_moved
+    return abs(cosine) <= UNRELATED_DEVIATIONS / sqrt(update.shape[0])
 
 
 def _common_factor(tensors: Sequence[UpdateDifference]) -> float | None:
     """The factor by which all updates that differ are apart, None if there is none."""
-    unlike = [one for one in tensors if one.outcome not in ALIKE]
-    factors = [one.factor for one in unlike if one.outcome == "one factor apart" and one.factor is not None]
+    unlike = [update for update in tensors if update.outcome not in ALIKE]
+    factors = [update.factor for update in unlike if update.outcome == "one factor apart" and update.factor is not None]
     if not factors or len(factors) < len(unlike):
         return None
     middle = sorted(factors)[len(factors) // 2]
-    close = all(isclose(one, middle, rel_tol=2 * UPDATE_FACTOR_TOLERANCE) for one in factors)
-    return middle if close and not any(_contradicts(one, middle) for one in tensors) else None
+    close = all(isclose(factor, middle, rel_tol=2 * UPDATE_FACTOR_TOLERANCE) for factor in factors)
+    return middle if close and not any(_contradicts(update, middle) for update in tensors) else None
 
 
-def _contradicts(one: UpdateDifference, factor: float) -> bool:
+def _contradicts(update: UpdateDifference, factor: float) -> bool:
     """Tell whether an update that is alike is known well enough not to be apart by the factor as well."""
-    if one.outcome != "same" or one.rounding is None:
+    if update.outcome != "same" or update.rounding is None:
         return False
-    known = one.rounding + _factor_tolerance(one.beside_factor or 0.0, prod(one.shape))
-    return abs(factor - (1.0 if one.factor is None else one.factor)) > known
+    known = update.rounding + _factor_tolerance(update.beside_factor or 0.0, prod(update.shape))
+    return abs(factor - (1.0 if update.factor is None else update.factor)) > known
 
 
 def _factor_tolerance(beside: float, size: int) -> float:
@@ -484,8 +486,8 @@ def _by_distance(one: UpdateDifference) -> tuple[bool, float]:
 def _judge_updates(tensors: Sequence[UpdateDifference], pairs: TensorPairs, factor: float | None) -> Verdict:
     """Aligned if all updates are alike and nothing is left without a counterpart; over nothing that moved, neither."""
     coverage = Coverage("tensors", len(tensors), len(pairs.dropped), len(pairs.missing), len(pairs.extra))
-    unlike = [one for one in tensors if one.outcome not in ALIKE]
-    if not any(one.outcome != "neither moved" for one in tensors):
+    unlike = [update for update in tensors if update.outcome not in ALIKE]
+    if not any(update.outcome != "neither moved" for update in tensors):
         return Verdict(Outcome.NOT_COMPARED, sentence("updates_verdict.nothing_moved"), coverage)
     reasons: list[str] = []
     counts = {"unlike": len(unlike), "count": len(tensors)}
@@ -500,7 +502,7 @@ def _judge_updates(tensors: Sequence[UpdateDifference], pairs: TensorPairs, fact
         reasons.append(sentence("updates_verdict.extra", count=len(pairs.extra)))
     if reasons:
         return Verdict(Outcome.NOT_ALIGNED, joined("; ", reasons), coverage)
-    moved = sum(one.outcome != "neither moved" for one in tensors)
+    moved = sum(update.outcome != "neither moved" for update in tensors)
     return Verdict(Outcome.ALIGNED, sentence("updates_verdict.alike", count=moved), coverage)
 
 
@@ -536,12 +538,12 @@ class UpdateSums:
     def add(self, values: Sequence[Wide], units: Sequence[float]) -> None:
         """Add a block: values before and after of the reference, then of the candidate."""
         finite = np.isfinite(values[0])
-        for one in values[1:]:
-            finite &= np.isfinite(one)
+        for vector in values[1:]:
+            finite &= np.isfinite(vector)
         self.count += finite.size
         if not finite.all():
             self.non_finite += int(finite.size - np.count_nonzero(finite))
-            values = [one[finite] for one in values]
+            values = [vector[finite] for vector in values]
         before, after, other_before, other_after = values
         u, v = after - before, other_after - other_before
         self.uu, self.vv, self.uv = self.uu + float(u @ u), self.vv + float(v @ v), self.uv + float(u @ v)
@@ -551,7 +553,7 @@ class UpdateSums:
             self.dw + float(d @ before),
             self.ww + float(before @ before),
         )
-        known = np.add.reduce([_last_place(one, unit) for one, unit in zip(values, units, strict=True)]) / 2
+        known = np.add.reduce([_last_place(vector, unit) for vector, unit in zip(values, units, strict=True)]) / 2
         apart = other_before - before
         self.rounding, self.start = self.rounding + float(known @ known), self.start + float(apart @ apart)
         self.unit = max(units)
@@ -579,14 +581,14 @@ def array_blocks(tensors: Sequence[StoredTensor], *, real: bool = False) -> Iter
 
     With `real`, complex numbers are two real ones each.
     """
-    streams = [_arrays(one, real=real) for one in tensors]
-    held = [np.empty(0) for _ in tensors]
+    streams = [_arrays(tensor, real=real) for tensor in tensors]
+    arrays = [np.empty(0) for _ in tensors]
     done, size = 0, prod(tensors[0].shape) * (2 if real and is_complex(tensors[0].dtype) else 1)
     while done < size:
-        held = [one if one.size else next(stream) for one, stream in zip(held, streams, strict=True)]
-        step = min(one.size for one in held)
-        yield [one[:step] for one in held]
-        held, done = [one[step:] for one in held], done + step
+        arrays = [array if array.size else next(stream) for array, stream in zip(arrays, streams, strict=True)]
+        step = min(array.size for array in arrays)
+        yield [array[:step] for array in arrays]
+        arrays, done = [array[step:] for array in arrays], done + step
 
 
 def _arrays(tensor: StoredTensor, *, real: bool) -> Iterator[Array]:

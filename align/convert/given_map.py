@@ -75,8 +75,8 @@ def read_record_map(path: Path) -> TwoWayMap:
     )
     if faults or (faults := list(_repeat_faults(tensors))):
         raise MapError(path, faults)
-    made = [tensor for tensor in tensors if tensor.source]
-    names, further = as_rules((tensor.source, tensor.target, tensor.transform) for tensor in made)
+    with_source = [tensor for tensor in tensors if tensor.source]
+    names, further = as_rules((tensor.source, tensor.target, tensor.transform) for tensor in with_source)
     filled = {as_literal(tensor.target): FILLED for tensor in tensors if not tensor.source}
     drops = {as_literal(name): reason for name, reason in dropped.items()}
     rules = NameRules(
@@ -89,8 +89,8 @@ def read_record_map(path: Path) -> TwoWayMap:
     )
     return TwoWayMap(
         rules,
-        forms={tensor.source: tensor.source_form for tensor in made},
-        target_forms={tensor.target: tensor.form for tensor in made if tensor.form},
+        forms={tensor.source: tensor.source_form for tensor in with_source},
+        target_forms={tensor.target: tensor.form for tensor in with_source if tensor.form},
         values=values,
         ties=tuple(ties),
     )
@@ -118,12 +118,12 @@ def _repeat_faults(tensors: Sequence[_Tensor]) -> Iterable[str]:
     """Yield what stands against following the record in either direction: names that stand twice, and are no pieces."""
     sources = grouped((tensor.source, tensor) for tensor in tensors if tensor.source)
     targets = grouped((tensor.target, tensor) for tensor in tensors)
-    for name, found in sources.items():
-        if len(found) > 1 and not all(is_cut(tensor.transform) for tensor in found):
-            yield say("given_map.source_of_several", name=name, count=len(found))
-    for name, found in targets.items():
-        if len(found) > 1 and (fault := join_fault([tensor.transform for tensor in found])):
-            yield say("given_map.target_of_several", name=name, count=len(found), fault=fault)
+    for name, group in sources.items():
+        if len(group) > 1 and not all(is_cut(tensor.transform) for tensor in group):
+            yield say("given_map.source_of_several", name=name, count=len(group))
+    for name, group in targets.items():
+        if len(group) > 1 and (fault := join_fault([tensor.transform for tensor in group])):
+            yield say("given_map.target_of_several", name=name, count=len(group), fault=fault)
 
 
 def _value(entry: Any) -> Array:
@@ -132,12 +132,12 @@ def _value(entry: Any) -> Array:
 
 
 def _each(entries: Any, where: str, read: Callable[[Any], Any], faults: list[str]) -> list[Any]:
-    found = []
+    values = []
     for number, entry in enumerate(entries if isinstance(entries, list) else [None]):
         value, fault = _tried(read, entry)
         faults += [say("fault_list.one", head=f"{where}[{number}]", fault=fault)] if fault else []
-        found.append(value)
-    return found
+        values.append(value)
+    return values
 
 
 def _tried(read: Callable[[Any], Any], entry: Any) -> tuple[Any, str]:
@@ -303,7 +303,7 @@ def _led_back(
     unmatched: list[Unmatched] = []
     for name in tensors:
         drop = two_way.rules.drop_of("target", name)
-        for source, there in (found := names.sources_of(name)):
+        for source, there in (origins := names.sources_of(name)):
             back, fault = _undone(there, *two_way.forms.get(source, (None, None)))
             if back is None:
                 unmatched.append(
@@ -311,9 +311,9 @@ def _led_back(
                 )
             else:
                 pairings.append(Pairing(name, source, "user", 1.0, back))
-        if drop and not found:
+        if drop and not origins:
             dropped.append(Dropped(name, "source", drop[0]))
-        elif not found:
+        elif not origins:
             unmatched.append(Unmatched(name, "source", names.why_not(name)))
     return pairings, dropped, unmatched
 
@@ -331,11 +331,11 @@ class SourceNames:
     def __init__(self, rules: NameRules) -> None:
         self.rules = rules
         self.exact = grouped((target, (source, transform)) for source, target, transform in rules.all_names)
-        shared = {target: found for target, found in self.exact.items() if len(found) > 1}
+        shared = {target: origins for target, origins in self.exact.items() if len(origins) > 1}
         self.shared = {
-            target: [source for source, _ in found]
-            for target, found in shared.items()
-            if join_fault([transform for _, transform in found])
+            target: [source for source, _ in origins]
+            for target, origins in shared.items()
+            if join_fault([transform for _, transform in origins])
         }
 
     def sources_of(self, target: str) -> list[Target]:

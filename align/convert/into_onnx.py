@@ -65,13 +65,13 @@ def convert_into_onnx(
     """
     target = _opened_target(model, destination, overwrite=overwrite)
     theirs, values, target = _weights(source, source_model, target)
-    own = target.reader.read_parameters(target.model, target.label)
-    theirs = replace(theirs, parameters=tuple(replace(one, tied_to=None) for one in theirs.parameters))
-    names = _names(name_map, theirs, own)
+    of_target = target.reader.read_parameters(target.model, target.label)
+    theirs = replace(theirs, parameters=tuple(replace(parameter, tied_to=None) for parameter in theirs.parameters))
+    names = _names(name_map, theirs, of_target)
     given: dict[str, Array] = {}
-    for one in names.pairings:
-        made = one.transform.apply(values[one.source])  # zeros where other parts belong
-        given[one.target] = given[one.target] + made if one.target in given else made
+    for pairing in names.pairings:
+        part = pairing.transform.apply(values[pairing.source])  # zeros where other parts belong
+        given[pairing.target] = given[pairing.target] + part if pairing.target in given else part
     _refuse_computed(target.model, given)
     new = _initializers(target.model, {**target.reader.read_values(target.model), **given})
     _write(model, destination, target.model.tensors, new)
@@ -99,18 +99,18 @@ def _weights(source: Path, source_model: str | None, target: Side) -> tuple[Para
     return parameters, {name: tensor.load() for name, tensor in tensors.items()}, target
 
 
-def _names(name_map: Path | str | None, theirs: ParameterSet, own: ParameterSet) -> NameMap:
+def _names(name_map: Path | str | None, theirs: ParameterSet, of_target: ParameterSet) -> NameMap:
     """The map of both sides; raises InputsError for one that leaves a parameter of either without a counterpart."""
     if name_map is not None:
-        found = read_map(Path(name_map), theirs.names, own.names)
-        check_shapes(found, theirs, own)
+        names = read_map(Path(name_map), theirs.names, of_target.names)
+        check_shapes(names, theirs, of_target)
     else:
-        found = match_sides(theirs, own, NameRules())
-    faults = [f"{one.side} {one.name}: {one.reason}" for one in found.unmatched]
-    faults += [f"{first_few([*group.sources, *group.targets])}: {group.reason}" for group in found.ambiguous]
+        names = match_sides(theirs, of_target, NameRules())
+    faults = [f"{unmatched.side} {unmatched.name}: {unmatched.reason}" for unmatched in names.unmatched]
+    faults += [f"{first_few([*group.sources, *group.targets])}: {group.reason}" for group in names.ambiguous]
     if faults:
         raise InputsError(*texts("into_onnx.names"), faults=faults)
-    return found
+    return names
 
 
 def _refuse_computed(model: Any, given: Mapping[str, Array]) -> None:
@@ -131,19 +131,19 @@ def _initializers(model: Any, values: Mapping[str, Array]) -> dict[str, Array]:
     places: dict[str, dict[tuple[int, str], str]] = defaultdict(dict)
     for one in model.parameters:
         places[one.initializer] |= dict.fromkeys(one.places, one.name)
-    found, clashes, others = {}, [], model.constant_uses()
+    initializers, clashes, others = {}, [], model.constant_uses()
     for name, uses in places.items():
-        held = [model.changed.get(place) for place in uses]
-        first = next((value for value in held if value is not None), None)
+        copies = [model.changed.get(place) for place in uses]
+        first = next((value for value in copies if value is not None), None)
         if first is None:
             continue
-        if any(value is None or not np.array_equal(value, first) for value in held):
+        if any(value is None or not np.array_equal(value, first) for value in copies):
             clashes.append(say("into_onnx.shared", name=name, parameters=sorted(set(uses.values()))))
         clashes += [say("into_onnx.constant", name=name, node=node) for node in others.get(name, ())]
-        found[name] = first
+        initializers[name] = first
     if clashes:
         raise InputsError(*texts("into_onnx.several"), faults=clashes)
-    return found
+    return initializers
 
 
 def _write(model: Path, destination: Path, tensors: Mapping[str, StoredTensor], new: Mapping[str, Array]) -> None:
@@ -155,17 +155,17 @@ def _write(model: Path, destination: Path, tensors: Mapping[str, StoredTensor], 
     copies = {path: destination.parent / path.resolve().relative_to(folder) for path in beside}
     if taken := [path for path in copies.values() if path.exists()]:
         raise DestinationError.of("into_onnx.data_exists", paths=[str(path) for path in taken])
-    made: list[Path] = []
+    new_files: list[Path] = []
     try:
         for path, copy in copies.items():
             copy.parent.mkdir(parents=True, exist_ok=True)
             _copied(path, copy, tensors, new)
-            made.append(copy)
+            new_files.append(copy)
         with atomic_path(destination) as temporary:
             _copied(model, temporary, tensors, new)
-        made.clear()
+        new_files.clear()
     finally:
-        _remove(made)
+        _remove(new_files)
 
 
 def _copied(path: Path, copy: Path, tensors: Mapping[str, StoredTensor], new: Mapping[str, Array]) -> None:

@@ -133,26 +133,26 @@ def read_torch_state(checkpoint: Checkpoint, options: StateOptions) -> TorchStat
     Raises UsageError where there is none, or more than one; CannotRunError for a state that cannot be carried.
     """
     path, tree = _tree(checkpoint, options)
-    found = dict(_optimizers(tree))
+    optimizers = dict(_optimizers(tree))
     _refuse_by_key(path, tree)
-    if not found:
+    if not optimizers:
         looked = [str(path), *(str(path.parent / name) for name in BESIDE)]
         raise UsageError.of("optimizer_state.none", path=path, looked=looked)
-    if len(found) > 1:
-        raise UsageError.of("optimizer_state.several", path=path, names=[*found])
-    key, saved = next(iter(found.items()))
-    own = path in checkpoint.all_files
+    if len(optimizers) > 1:
+        raise UsageError.of("optimizer_state.several", path=path, names=[*optimizers])
+    key, saved = next(iter(optimizers.items()))
+    in_checkpoint = path in checkpoint.all_files
     groups, members = _groups(path, saved)
     entries = _entries(path, saved)
     settings = groups[0] if groups else {}
     forms = _forms(path, settings, entries)
-    files, beside = _beside(path, own=own)
+    files, beside = _beside(path, own=in_checkpoint)
     schedule, schedule_key = _first(tree, beside, SCHEDULE)
     scale, scale_key = _first(tree, beside, {*optimizer_state_rules().scale})
-    steps, counted_by = _steps(checkpoint, tree if own else None, path, groups, entries)
-    used = (key, schedule_key, scale_key) if own else ()
+    steps, counted_by = _steps(checkpoint, tree if in_checkpoint else None, path, groups, entries)
+    used = (key, schedule_key, scale_key) if in_checkpoint else ()
     return TorchStateFile(
-        path, key if own else "", groups, members, entries, forms, steps, counted_by, schedule, scale,
+        path, key if in_checkpoint else "", groups, members, entries, forms, steps, counted_by, schedule, scale,
         tuple(one.partition(".")[0] for one in used if one), (path, *files),
     )  # fmt: skip
 
@@ -221,17 +221,17 @@ def _refused_key(tree: Any) -> tuple[str, str] | None:
 def _groups(path: Path, saved: dict[Any, Any]) -> tuple[tuple[dict[str, Any], ...], tuple[tuple[Any, ...], ...]]:
     groups = saved["param_groups"]
     sound = isinstance(groups, list) and all(
-        isinstance(one, dict)
-        and isinstance(one.get("params"), list)
-        and all(isinstance(member, (int, str)) for member in one["params"])
-        for one in groups
+        isinstance(group, dict)
+        and isinstance(group.get("params"), list)
+        and all(isinstance(member, (int, str)) for member in group["params"])
+        for group in groups
     )
     if not sound or not isinstance(saved["state"], dict):
         raise CannotRunError.of("optimizer_state.odd", path=path)
-    members = tuple(tuple(one["params"]) for one in groups)
+    members = tuple(tuple(group["params"]) for group in groups)
     if len({member for group in members for member in group}) < sum(map(len, members)):
         raise CannotRunError.of("optimizer_state.odd", path=path)
-    return tuple({key: one for key, one in group.items() if key != "params"} for group in groups), members
+    return tuple({key: value for key, value in group.items() if key != "params"} for group in groups), members
 
 
 def _entries(path: Path, saved: dict[Any, Any]) -> dict[Any, dict[str, Any]]:
@@ -251,14 +251,14 @@ def _entries(path: Path, saved: dict[Any, Any]) -> dict[Any, dict[str, Any]]:
 
 
 def _forms(path: Path, settings: Mapping[str, Any], entries: Mapping[Any, Mapping[str, Any]]) -> tuple[TorchState, ...]:
-    kept = {key for one in entries.values() for key in one} - {"step"}
-    forms = [one for one in optimizer_state_rules().torch if one.fits(settings) and kept <= one.moments.keys()]
+    kept = {key for entry in entries.values() for key in entry} - {"step"}
+    forms = [form for form in optimizer_state_rules().torch if form.fits(settings) and kept <= form.moments.keys()]
     if not forms:
         facts = {"path": path, "kept": sorted(kept), "settings": sorted(settings)}
         raise CannotRunError.of(
-            "refused_state.unknown", known=[one.id for one in optimizer_state_rules().torch], **facts
+            "refused_state.unknown", known=[form.id for form in optimizer_state_rules().torch], **facts
         )
-    return tuple(one for one in forms if one.kind == forms[0].kind)
+    return tuple(form for form in forms if form.kind == forms[0].kind)
 
 
 def _beside(path: Path, *, own: bool) -> tuple[tuple[Path, ...], list[Any]]:
@@ -286,18 +286,20 @@ def _steps(
     entries: Mapping[Any, Mapping[str, Any]],
 ) -> tuple[dict[int, int], str]:
     """How many parameters took how many steps, and what says so: the optimizer itself, a trainer, or a BatchNorm."""
-    counts = [_number(one["step"]) for one in entries.values() if "step" in one]
-    counts += [_number(one["step"]) for one in groups if "step" in one]
-    if any(one is not None and not 0 <= one < MOST_STEPS for one in counts):
+    counts = [_number(entry["step"]) for entry in entries.values() if "step" in entry]
+    counts += [_number(group["step"]) for group in groups if "step" in group]
+    if any(count is not None and not 0 <= count < MOST_STEPS for count in counts):
         raise CannotRunError.of("optimizer_state.odd", path=path)
-    found = [int(one) for one in counts if one is not None]
-    if found:
-        return {number: found.count(number) for number in sorted({*found})}, "optimizer"
-    told = [_at(tree, keys) for keys in COUNTS] + [_trainer_step(path)]
-    if (number := next((one for one in told if isinstance(one, int) and 0 < one < MOST_STEPS), None)) is not None:
+    known_counts = [int(count) for count in counts if count is not None]
+    if known_counts:
+        return {number: known_counts.count(number) for number in sorted({*known_counts})}, "optimizer"
+    of_trainer = [_at(tree, keys) for keys in COUNTS] + [_trainer_step(path)]
+    if (
+        number := next((count for count in of_trainer if isinstance(count, int) and 0 < count < MOST_STEPS), None)
+    ) is not None:
         return {number: 0}, "trainer"
-    batches = [one for name, one in checkpoint.tensors.items() if name.rpartition(".")[2] == BATCHES]
-    seen = [int(one.load().reshape(())) for one in batches if prod(one.shape) == 1]
+    batches = [tensor for name, tensor in checkpoint.tensors.items() if name.rpartition(".")[2] == BATCHES]
+    seen = [int(tensor.load().reshape(())) for tensor in batches if prod(tensor.shape) == 1]
     return ({max(seen): 0}, BATCHES) if seen and max(seen) > 0 else ({}, "")
 
 
@@ -337,25 +339,25 @@ def read_mindspore_state(checkpoint: Checkpoint, options: StateOptions, known_po
     if not names:
         raise UsageError.of("optimizer_state.none_among_weights", path=checkpoint.path)
     states = [name for name in names if prod(tensors[name].shape) > 1]
-    forms = [one for one in optimizer_state_rules().mindspore if _is_of(one, tensors, states)]
+    forms = [port for port in optimizer_state_rules().mindspore if _is_of(port, tensors, states)]
     if options.port is not None:
         wanted = find_port(options.port)
-        forms = [one for one in forms if one.id == wanted.id]
-    elif any(one.id == known_port for one in forms):
-        forms = [one for one in forms if one.id == known_port]
+        forms = [port for port in forms if port.id == wanted.id]
+    elif any(port.id == known_port for port in forms):
+        forms = [port for port in forms if port.id == known_port]
     if not forms:
         facts = {
             "path": checkpoint.path,
             "names": sorted(states),
-            "known": [one.id for one in optimizer_state_rules().mindspore],
+            "known": [port.id for port in optimizer_state_rules().mindspore],
         }
         raise CannotRunError.of("refused_state.unknown_port", **facts)
     if len(forms) > 1:
-        raise UsageError.of("optimizer_state.several_ports", path=checkpoint.path, names=[one.id for one in forms])
+        raise UsageError.of("optimizer_state.several_ports", path=checkpoint.path, names=[port.id for port in forms])
     form = forms[0]
     moments = {affix: _parameters_of(affix, tensors) for affix in form.moments}
-    numbers = {one.name: tensors[one.name] for one in form.numbers if one.name in tensors}
-    values = {name: float(one.load().reshape(-1)[0]) for name, one in numbers.items() if prod(one.shape) == 1}
+    numbers = {number.name: tensors[number.name] for number in form.numbers if number.name in tensors}
+    values = {name: float(tensor.load().reshape(-1)[0]) for name, tensor in numbers.items() if prod(tensor.shape) == 1}
     used = {name for affix in moments.values() for name in affix.values()} | values.keys()
     scale = [name for name in ("scale_sense", *SCALE_COUNTS) if name in tensors]
     values |= {name: float(tensors[name].load().reshape(-1)[0]) for name in scale if prod(tensors[name].shape) == 1}
@@ -377,11 +379,13 @@ def _parameters_of(affix: str, tensors: Tensors) -> dict[str, str]:
 def _is_of(form: MindSporeState, tensors: Tensors, states: Sequence[str]) -> bool:
     """Whether all that has the size of a parameter is this optimizer's, and what tells it from others is there."""
     shown = all(name in tensors for name in form.shows)
-    numbers = (one for one in form.numbers if one.name in tensors and one.means != "rate")
-    sound = all(tensors[one.name].shape == one.shape and tensors[one.name].dtype == one.dtype for one in numbers)
+    numbers = (number for number in form.numbers if number.name in tensors and number.means != "rate")
+    sound = all(
+        tensors[number.name].shape == number.shape and tensors[number.name].dtype == number.dtype for number in numbers
+    )
     needed = (affix for affix in form.moments if affix not in form.optional)
     explained = all(name.startswith((*form.moments, "learning_rate")) for name in states)  # a rate may be a table
-    others = {"global_step", "step_t", "state_step"} - {one.name for one in form.numbers}
+    others = {"global_step", "step_t", "state_step"} - {number.name for number in form.numbers}
     return (
         shown and sound and explained
         and all(_parameters_of(affix, tensors) for affix in needed)
@@ -393,25 +397,25 @@ def find_port(given: str) -> MindSporeState:
     """The optimizer of MindSpore that a user means: `mint.AdamW`, `nn.Adam`, or a class that one package alone has."""
     forms = optimizer_state_rules().mindspore
     short = given.lower().removeprefix("mindspore.").replace("optim.", "")
-    found = [one for one in forms if one.id.lower() == short] or [
-        one for one in forms if one.id.rpartition(".")[2].lower() == short
+    matches = [port for port in forms if port.id.lower() == short] or [
+        port for port in forms if port.id.rpartition(".")[2].lower() == short
     ]
-    if len(found) == 1:
-        return found[0]
-    key = "optimizer_state.port_of_several" if found else "optimizer_state.no_such_port"
-    raise UsageError.of(key, given=given, names=[one.id for one in found or forms])
+    if len(matches) == 1:
+        return matches[0]
+    key = "optimizer_state.port_of_several" if matches else "optimizer_state.no_such_port"
+    raise UsageError.of(key, given=given, names=[port.id for port in matches or forms])
 
 
 def choose_port(saved: TorchStateFile, options: StateOptions) -> MindSporeState:
     """The optimizer of MindSpore that is to take torch's state over."""
     if options.port is None:
-        targets = [*dict.fromkeys(one.target for one in saved.forms)]
+        targets = [*dict.fromkeys(form.target for form in saved.forms)]
         if len(targets) > 1:
             raise UsageError.of("optimizer_state.adam_or_adamw", path=saved.path, names=targets)
         return find_port(targets[0])
     port = find_port(options.port)
     if port.kind != saved.forms[0].kind:
-        fitting = [one.id for one in optimizer_state_rules().mindspore if one.kind == saved.forms[0].kind]
+        fitting = [known.id for known in optimizer_state_rules().mindspore if known.kind == saved.forms[0].kind]
         facts = {"port": port.id, "optimizer": optimizer_name(saved.forms), "names": fitting}
         raise UsageError.of("optimizer_state.other_kind", **facts)
     return port
@@ -425,13 +429,15 @@ def optimizer_name(forms: Sequence[TorchState]) -> str:
 def without_state(checkpoint: Checkpoint, saved: TorchStateFile | MindSporeStateFile) -> Checkpoint:
     """The checkpoint without what is carried as state; its files are read as well, so none may change meanwhile."""
     if isinstance(saved, MindSporeStateFile):
-        return replace(checkpoint, tensors={n: one for n, one in checkpoint.tensors.items() if n not in saved.names})
+        return replace(
+            checkpoint, tensors={n: tensor for n, tensor in checkpoint.tensors.items() if n not in saved.names}
+        )
     files = tuple(dict.fromkeys((*checkpoint.all_files, *saved.files)))
     states = checkpoint.states | {path: file_state(path) for path in saved.files if path not in checkpoint.states}
     return replace(
         checkpoint,
-        other={key: one for key, one in checkpoint.other.items() if key not in saved.used_keys},
-        other_tensors={key: one for key, one in checkpoint.other_tensors.items() if key not in saved.used_keys},
+        other={key: value for key, value in checkpoint.other.items() if key not in saved.used_keys},
+        other_tensors={key: value for key, value in checkpoint.other_tensors.items() if key not in saved.used_keys},
         files=files,
         states=states,
     )

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from align.checkpoints.dequantize import dequantized
-from align.checkpoints.inspect_checkpoint import packed_weights, refuse_placeholders
+from align.checkpoints.inspect_checkpoint import dequantized, packed_weights, refuse_placeholders
 from align.checkpoints.names_in_file import (
     matched_without_wrappers,
     older_part_name,
@@ -101,11 +100,17 @@ def without_lone_state(sides: Sequence[Checkpoint], two_way: TwoWayMap | None) -
     lone: Lone = {}
     left = []
     for side in sides:
-        own = {one: why for one, why in state_beside_weights(side).items() if one not in common and one not in known}
+        of_side = {
+            name: why for name, why in state_beside_weights(side).items() if name not in common and name not in known
+        }
         if two_way is not None:  # what it leaves out has a reason of its own there
-            own = {one: why for one, why in own.items() if not any(two_way.rules.drop_of(end, one) for end in ends)}
-        lone |= own
-        left.append(replace(side, tensors={one: tensor for one, tensor in side.tensors.items() if one not in own}))
+            of_side = {
+                name: why for name, why in of_side.items() if not any(two_way.rules.drop_of(end, name) for end in ends)
+            }
+        lone |= of_side
+        left.append(
+            replace(side, tensors={name: tensor for name, tensor in side.tensors.items() if name not in of_side})
+        )
     return left, lone
 
 
@@ -151,12 +156,12 @@ def _inferred_pairs(ours: Checkpoint, theirs: Checkpoint) -> TensorPairs | None:
 
     name_map = map_checkpoints(ours, theirs)
     pairs = pair_tensors(ours.tensors, theirs.tensors, name_map)
-    alike = [
+    by_reshape = [
         Pairing(name, name, "name", 1.0, Reshape(theirs.tensors[name].shape))
         for name in pairs.missing
         if name in pairs.extra and _without_ones(ours.tensors[name].shape) == _without_ones(theirs.tensors[name].shape)
     ]
-    name_map = replace(name_map, pairings=(*name_map.pairings, *alike))
+    name_map = replace(name_map, pairings=(*name_map.pairings, *by_reshape))
     return replace(pair_tensors(ours.tensors, theirs.tensors, name_map), inferred=name_map)
 
 
@@ -349,17 +354,17 @@ def pair_tensors(
 
 def judge_pair(pair: TensorPair, sums: RunningSums | None) -> TensorDifference:
     """Say what a pair differs by; `sums` is None where the shapes differ."""
-    made = pair.made or pair.reference
+    reference = pair.made or pair.reference
     measurement = sums.result(pair.candidate.shape) if sums is not None else None
     return TensorDifference(
         reference=pair.reference.name,
         candidate=pair.candidate.name,
-        reference_shape=made.shape,
+        reference_shape=reference.shape,
         candidate_shape=pair.candidate.shape,
-        reference_dtype=made.dtype,
+        reference_dtype=reference.dtype,
         candidate_dtype=pair.candidate.dtype,
-        outcome=_outcome(measurement, made.dtype == pair.candidate.dtype),
-        identical=sums is not None and sums.identical and made.dtype == pair.candidate.dtype,
+        outcome=_outcome(measurement, reference.dtype == pair.candidate.dtype),
+        identical=sums is not None and sums.identical and reference.dtype == pair.candidate.dtype,
         measurement=measurement,
         note=pair.problem,
     )

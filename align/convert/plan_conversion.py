@@ -105,7 +105,7 @@ def plan_conversion(
         ),
     ]
     problems += [] if problems else _rows_without_place(tensors, name_map)
-    for group in grouped((one.target, one) for one in name_map.pairings).values():
+    for group in grouped((pairing.target, pairing) for pairing in name_map.pairings).values():
         if all(pairing.source in tensors for pairing in group):
             planned += _planned(group, tensors, problems)
     order = {name: place for place, name in enumerate(tensors)}
@@ -115,8 +115,8 @@ def plan_conversion(
         planned.append(PlannedTensor("", fill.transform, transformed_tensor(before, fill.name, fill.transform), before))
     warnings = list(_warnings(tensors, name_map))
     if ties and not problems:
-        tied, untied = retie_tensors(list({one.target.name: one.target for one in planned}.values()), ties)
-        planned = [replace(one, target=tied[one.target.name]) for one in planned]
+        tied, untied = retie_tensors(list({tensor.target.name: tensor.target for tensor in planned}.values()), ties)
+        planned = [replace(tensor, target=tied[tensor.target.name]) for tensor in planned]
         warnings += untied
     return ConversionPlan(
         tuple(planned),
@@ -133,15 +133,15 @@ def _planned(group: Sequence[Pairing], tensors: Mapping[str, StoredTensor], prob
     totals: dict[int, StoredTensor] = {}
     try:
         if not joins(first.transform):
-            made = transformed_tensor(tensors[first.source], first.target, first.transform)
+            target = transformed_tensor(tensors[first.source], first.target, first.transform)
         else:
-            made = _joined(group, tensors, totals)
+            target = _joined(group, tensors, totals)
     except ValueError as error:
         problems.append(f"{label} -> {first.target}: {error}")
         return []
     return [
-        PlannedTensor(one.source, one.transform, made, tensors[one.source], totals.get(at))
-        for at, one in enumerate(group)
+        PlannedTensor(pairing.source, pairing.transform, target, tensors[pairing.source], totals.get(at))
+        for at, pairing in enumerate(group)
     ]
 
 
@@ -152,7 +152,7 @@ def _joined(
     if fault := join_fault([pairing.transform for pairing in group]):
         raise ValueError(fault)
     pieces = []
-    for place, ones in grouped((apart_from_whole(one.transform)[1], one) for one in group).items():
+    for place, ones in grouped((apart_from_whole(member.transform)[1], member) for member in group).items():
         for pairing in ones:
             pairing.transform.output_shape(tensors[pairing.source].shape)
         first, piece = ones[0], tensors[ones[0].source]
@@ -167,7 +167,7 @@ def _joined(
             return piece
         pieces.append((piece, place))
     name, dtype = group[0].target, pieces[0][0].dtype
-    empty = dict.fromkeys(place for one in group for place in zero_parts(one.transform))
+    empty = dict.fromkeys(place for member in group for place in zero_parts(member.transform))
     shapes = {place: place.inverse(None, None).output_shape(place.shape) for place in empty}
     pieces += [(zero_tensor(name, shape, dtype), place) for place, shape in shapes.items()]
     return joined_tensor(name, pieces)
@@ -271,12 +271,12 @@ def transformed_tensor(source: StoredTensor, name: str, transform: Transform) ->
 
     Tensors of one storage stay of one storage if they are made alike, and only then.
     """
-    made = replace(source, name=name)
+    tensor = replace(source, name=name)
     for step in transform.steps:
-        made = _after(made, step)
+        tensor = _after(tensor, step)
     if source.storage is not None and transform.steps:
-        made = replace(made, storage=f"{source.storage} {[step.as_table() for step in transform.steps]}")
-    return made
+        tensor = replace(tensor, storage=f"{source.storage} {[step.as_table() for step in transform.steps]}")
+    return tensor
 
 
 def joined_tensor(name: str, pieces: Sequence[tuple[StoredTensor, Place]]) -> StoredTensor:
@@ -318,15 +318,15 @@ def _after(source: StoredTensor, step: Transform) -> StoredTensor:
         return step.apply(source.load())
 
     shape, dtype = step.output_shape(source.shape), step.output_dtype(source.dtype)
-    made = replace(source, shape=shape, dtype=dtype, load=load)
+    tensor = replace(source, shape=shape, dtype=dtype, load=load)
     if isinstance(step, Reshape):
-        return made
+        return tensor
     if isinstance(step, Slice) and not step.axis and source.extent is not None:
         row = source.nbytes // source.shape[0]
-        extent = replace(source.extent, offset=source.extent.offset + step.start * row, nbytes=made.nbytes)
-        return replace(made, extent=extent)
-    made = replace(made, extent=None, pieces=(), blocks=None)
-    return replace(made, blocks=lambda block: _cast_blocks(source, step, block)) if isinstance(step, Cast) else made
+        extent = replace(source.extent, offset=source.extent.offset + step.start * row, nbytes=tensor.nbytes)
+        return replace(tensor, extent=extent)
+    tensor = replace(tensor, extent=None, pieces=(), blocks=None)
+    return replace(tensor, blocks=lambda block: _cast_blocks(source, step, block)) if isinstance(step, Cast) else tensor
 
 
 def _cast_blocks(source: StoredTensor, cast: Cast, block: int) -> Iterator[memoryview]:

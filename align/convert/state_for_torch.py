@@ -1,19 +1,30 @@
-"""The state of MindSpore's optimizer on the way to torch: a nested file of weights and optimizer, as loops write it.
+"""The state of an optimizer carried beside the weights: found, its parameters in order, and planned either way.
 
-torch takes the settings of its groups from such a file. What nothing tells is torch's default, which is said.
+On the way to torch it becomes a nested file of weights and optimizer, as loops write it. torch takes the settings of
+its groups from such a file. What nothing tells is torch's default, which is said.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
 from align.checkpoints.extents import byte_blocks
-from align.convert.optimizer_state import SCALE_COUNTS
-from align.convert.parameter_order import weights_in_order
+from align.checkpoints.names_in_file import source_framework
+from align.convert.given_map import is_record
+from align.convert.optimizer_state import (
+    SCALE_COUNTS,
+    MindSporeStateFile,
+    choose_port,
+    read_mindspore_state,
+    read_torch_state,
+    without_state,
+)
+from align.convert.plan_conversion import STEPS
 from align.convert.plan_state import (
     CarriedState,
     SaidOfState,
@@ -22,25 +33,31 @@ from align.convert.plan_state import (
     differences,
     is_plain,
     moved,
+    order_parameters,
+    plan_for_mindspore,
+    read_live_order,
     scaled,
     sound_plan,
+    weights_in_order,
 )
 from align.core.align_sequences import grouped
-from align.core.name_map import Fill
+from align.core.atomic_files import existing_file
+from align.core.documents import DocumentFault, Form, read_json
+from align.core.name_map import Fill, NameMap
 from align.core.parameters import Checkpoint, StoredTensor
-from align.errors import CannotRunError, UsageError
+from align.core.protocols import TreeWriter
+from align.errors import CannotRunError, MapError, UsageError
 from align.rules.training_rules import optimizer_state_rules
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
 
-    from align.convert.choose_names import ChosenNames
-    from align.convert.optimizer_state import MindSporeStateFile
-    from align.convert.parameter_order import LiveOrder
+    from align.convert.choose_names import ChosenNames, NameRequest
+    from align.convert.optimizer_state import StateOptions, TorchStateFile
+    from align.convert.plan_state import LiveOrder
     from align.core.name_map import Pairing
-    from align.core.protocols import TreeWriter
+    from align.core.protocols import CheckpointFormat
     from align.rules.training_rules import MindSporeState, TorchState
 
     Tensors = Mapping[str, StoredTensor]
@@ -50,6 +67,109 @@ SWITCHED = {
     "mean": "centered",
     "momentum": "",
 }  # kept where a setting wants it, by MindSpore always
+RECORDED = Form(
+    {
+        "type": "object",
+        "properties": {
+            "state": {
+                "type": ["object", "null"],
+                "required": ["optimizer", "port", "groups"],
+                "properties": {
+                    "steps": {"type": ["integer", "null"]},
+                    "optimizer": {"type": "string"},
+                    "port": {"type": "string"},
+                    "groups": {
+                        "type": "array",
+                        "items": {
+                            "type": "object",
+                            "required": ["parameters", "settings"],
+                            "properties": {
+                                "parameters": {"type": "array", "items": {"type": "string"}},
+                                "settings": {"type": "object"},
+                            },
+                        },
+                    },
+                },
+            }
+        },
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StateTask:
+    """A state that was found beside weights: what is left of the file and of the request once it is taken out."""
+
+    checkpoint: Checkpoint
+    request: NameRequest
+    whole: Checkpoint
+    saved: TorchStateFile | MindSporeStateFile
+    live: LiveOrder | None
+    options: StateOptions
+    recorded: KnownGroups | None = None
+
+    def plan(self, names: ChosenNames, plugin: CheckpointFormat) -> StatePlan:
+        """Say what becomes of the state, once the names are chosen; raises UsageError where it cannot be written."""
+        source = "mindspore" if isinstance(self.saved, MindSporeStateFile) else "torch"
+        if source == names.framework:
+            raise UsageError.of("optimizer_state.one_framework", path=self.whole.path, framework=source)
+        if not isinstance(self.saved, MindSporeStateFile):
+            saved, port = self.saved, choose_port(self.saved, self.options)
+            order = order_parameters(saved.shapes(), saved.listed(), self.whole.tensors, self.live)
+            return plan_for_mindspore(saved, order, port, names, self.whole.tensors)
+        if not isinstance(plugin, TreeWriter):
+            raise UsageError.of("optimizer_state.not_nested", format=plugin.name)
+        targets = {pair.target: self.whole.tensors[pair.source] for pair in names.name_map.pairings}
+        known = groups_from(self.live, self.recorded, targets)
+        return plan_for_torch(self.saved, known, names, self.whole, plugin)
+
+
+def find_state(checkpoint: Checkpoint, request: NameRequest, options: StateOptions) -> StateTask:
+    """Find the state of an optimizer in or beside a checkpoint, with what tells the order of its parameters.
+
+    Beside a map or a family, a model only tells that order. Raises what reading the state raises.
+    """
+    framework, _ = source_framework(checkpoint.metadata, checkpoint.tensors)
+    decided = request.name_map is not None or request.family is not None
+    if framework == "torch":
+        saved = read_torch_state(checkpoint, options)
+        live = read_live_order(request.source_model) if isinstance(request.source_model, str) else None
+        if live is not None:
+            request = replace(request, source_model=None if decided else live.side)
+        return StateTask(without_state(checkpoint, saved), request, checkpoint, saved, live, options)
+    recorded, port = _recorded(request.name_map)
+    state = read_mindspore_state(checkpoint, options, port)
+    live = read_live_order(request.target_model) if isinstance(request.target_model, str) else None
+    if live is not None:
+        request = replace(request, target_model=live.side if request.source_model and not decided else None)
+    steps = state.steps
+    if steps is not None:
+        counted = np.array([steps], np.int64)
+        since = steps - (recorded.steps if recorded and recorded.steps is not None else steps)
+        request = replace(request, counts={STEPS: StoredTensor(STEPS, (1,), "int64", lambda: counted)}, since=since)
+    return StateTask(without_state(checkpoint, state), request, checkpoint, state, live, options, recorded)
+
+
+def _recorded(given: NameMap | Path | str | None) -> tuple[KnownGroups | None, str]:
+    """The groups that the record of a conversion has, and MindSpore's optimizer; raises MapError for an odd record."""
+    path = None if given is None or isinstance(given, NameMap) else existing_file(Path(given), "map file")
+    if path is None or not is_record(path):
+        return None, ""
+    try:
+        state = RECORDED.require(read_json(path)).get("state")
+    except DocumentFault as error:
+        raise MapError(path, [str(error)]) from error
+    if state is None or not all(group["parameters"] for group in state["groups"]):
+        return None, state["port"] if state else ""
+    groups = tuple(tuple(group["parameters"]) for group in state["groups"])
+    settings = tuple(
+        {key: tuple(one) if isinstance(one, list) else one for key, one in group["settings"].items() if is_plain(one)}
+        for group in state["groups"]
+    )
+    known = KnownGroups(
+        groups, settings, sentence("state_order.record", path=str(path)), state["optimizer"], state.get("steps")
+    )
+    return known, state["port"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,23 +199,26 @@ def plan_for_torch(
         if not key or (role in SWITCHED and not _any_set(checkpoint.tensors[name] for name in kept.values())):
             continue
         if SWITCHED.get(role) and not known.settings:
-            settings = [{**one, SWITCHED[role]: True} for one in settings]
+            settings = [{**group, SWITCHED[role]: True} for group in settings]
         count = way.add(role, key, kept, names)
         said.carried.append(sentence("state_carried.moment", source=affix, target=key, count=count))
     fills = list(_step_fills(form, way.entries, steps, said))
     if steps is not None:
         said.carried.append(sentence("state_carried.number", name="step", value=steps, means="steps"))
-        settings = [{**one, "step": steps} for one in settings] if form.steps == "group" else settings
+        settings = [{**group, "step": steps} for group in settings] if form.steps == "group" else settings
     _say_left(said, saved, way.numbers, way.entries)
     members = (
-        {**own, "params": [way.numbers[n] for n in group]} for group, own in zip(known.groups, settings, strict=True)
+        {**group_settings, "params": [way.numbers[n] for n in group]}
+        for group, group_settings in zip(known.groups, settings, strict=True)
     )
     tree = {
         "optimizer": {"state": dict(sorted(way.entries.items())), "param_groups": [*members]},
         **({} if steps is None else {"global_step": steps}),
         **_scaler(saved, said),
     }
-    groups = tuple(StateGroup(group, own) for group, own in zip(known.groups, settings, strict=True))
+    groups = tuple(
+        StateGroup(group, group_settings) for group, group_settings in zip(known.groups, settings, strict=True)
+    )
     carried = CarriedState(
         optimizer=form.id,
         port=port.id,
@@ -134,16 +257,16 @@ class _TorchWay:
     def add(self, role: str, key: str, kept: Mapping[str, str], names: ChosenNames) -> int:
         """Take one moment of all parameters that have it, and return how many these are."""
         numbers, count = self.numbers, 0
-        for name, pairs in grouped((one.target, one) for one in names.name_map.pairings).items():
-            if not all(one.source in kept for one in pairs):
+        for name, pairs in grouped((pair.target, pair) for pair in names.name_map.pairings).items():
+            if not all(pair.source in kept for pair in pairs):
                 continue
             if name not in numbers:
                 raise CannotRunError.of("optimizer_state.not_in_order", name=name, known_by=self.known.known_by)
             label = f"optimizer.state.{numbers[name]}.{key}"
-            for one in pairs:
-                tensor = self.checkpoint.tensors[kept[one.source]]
+            for pair in pairs:
+                tensor = self.checkpoint.tensors[kept[pair.source]]
                 self.sources[tensor.name] = _without_rate(self.saved, role, tensor, self.checkpoint.path)
-                self.pairings.append(moved(one, tensor.name, label))
+                self.pairings.append(moved(pair, tensor.name, label))
             self.entries.setdefault(numbers[name], {})[key] = TensorName(label)
             count += 1
         return count
@@ -155,14 +278,14 @@ def _any_set(tensors: Iterable[StoredTensor]) -> bool:
 
 
 def _torch_form(port: MindSporeState, known: KnownGroups) -> TorchState:
-    forms = [one for one in optimizer_state_rules().torch if one.kind == port.kind]
-    if known.settings and (fitting := [one for one in forms if one.fits(known.settings[0])]):
+    forms = [form for form in optimizer_state_rules().torch if form.kind == port.kind]
+    if known.settings and (fitting := [form for form in forms if form.fits(known.settings[0])]):
         forms = fitting
-    elif known.settings and known.optimizer and not any(one.id == known.optimizer for one in forms):
+    elif known.settings and known.optimizer and not any(form.id == known.optimizer for form in forms):
         raise UsageError.of("optimizer_state.other_optimizer", port=port.id, optimizer=known.optimizer)
     by_rate = "decay_by_rate" in port.differs
-    wanted = (one for one in forms if one.values.get("decoupled_weight_decay", by_rate) == by_rate)
-    return next((one for one in forms if one.id == known.optimizer), None) or next(wanted, forms[0])
+    wanted = (form for form in forms if form.values.get("decoupled_weight_decay", by_rate) == by_rate)
+    return next((form for form in forms if form.id == known.optimizer), None) or next(wanted, forms[0])
 
 
 def _group_settings(
@@ -170,30 +293,32 @@ def _group_settings(
 ) -> list[dict[str, Any]]:
     """The settings of each group: what the file tells, else what is known, else torch's defaults, which is said."""
     in_file = _settings_in_file(saved)
-    found: list[dict[str, Any]] = []
+    by_group: list[dict[str, Any]] = []
     missing: dict[str, Any] = {}
     for place, _ in enumerate(known.groups):
-        own = dict(known.settings[place]) if known.settings else {}
+        known_settings = dict(known.settings[place]) if known.settings else {}
         rate = saved.numbers.get(f"learning_rate_group_{place}", saved.numbers.get("learning_rate"))
-        told = in_file if not known.settings else {}
-        told = told if rate is None or _near(own.get("lr"), rate) else {**told, "lr": _short(rate)}
-        settings = {**form.defaults, **own, **told}
-        missing = {key: one for key, one in form.defaults.items() if key not in {**own, **told}} or missing
-        found.append(settings)
+        of_file = in_file if not known.settings else {}
+        of_file = of_file if rate is None or _near(known_settings.get("lr"), rate) else {**of_file, "lr": _short(rate)}
+        settings = {**form.defaults, **known_settings, **of_file}
+        missing = {
+            key: value for key, value in form.defaults.items() if key not in {**known_settings, **of_file}
+        } or missing
+        by_group.append(settings)
     if missing:
-        listed = [f"{key} {one}" for key, one in missing.items()]
+        listed = [f"{key} {value}" for key, value in missing.items()]
         said.made.append(sentence("state_made.settings", settings=listed, optimizer=form.id))
-    return found
+    return by_group
 
 
 def _settings_in_file(saved: MindSporeStateFile) -> dict[str, Any]:
     """What MindSpore's optimizer keeps of its settings: a momentum, and betas as powers."""
     numbers, steps = saved.numbers, saved.steps
-    found: dict[str, Any] = {"momentum": _short(numbers["momentum"])} if "momentum" in numbers else {}
+    settings: dict[str, Any] = {"momentum": _short(numbers["momentum"])} if "momentum" in numbers else {}
     powers = [numbers.get(f"beta{n}_power") for n in (1, 2)]
-    if steps and all(one is not None and one > np.finfo(np.float32).tiny for one in powers):
-        found["betas"] = tuple(_short(one ** (1 / steps)) for one in powers if one is not None)
-    return found
+    if steps and all(power is not None and power > np.finfo(np.float32).tiny for power in powers):
+        settings["betas"] = tuple(_short(power ** (1 / steps)) for power in powers if power is not None)
+    return settings
 
 
 def _near(value: Any, other: float) -> bool:

@@ -14,11 +14,14 @@ import contextlib
 import ctypes
 import hashlib
 import io
+import json
 import os
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
 
 import xxhash
@@ -176,15 +179,15 @@ def verify_written(
     """
     written, destination = places
     try:
-        found = plugin.read(written).tensors
+        written_tensors = plugin.read(written).tensors
     except (NotACheckpointError, UnsupportedCheckpointError) as error:
         raise VerificationError(destination, [error.message]) from error
-    unexpected = sorted(found.keys() - {tensor.name for tensor in expected})
+    unexpected = sorted(written_tensors.keys() - {tensor.name for tensor in expected})
     problems = [say("plan_fault.unexpected", name=name) for name in unexpected]
     read: dict[str, str] = {}
     done, total = 0, sum(tensor.nbytes for tensor in expected)
     with ThreadPoolExecutor(READING_THREADS) as pool:
-        outcomes = pool.map(lambda tensor: _verified(tensor, found.get(tensor.name), hashes), expected)
+        outcomes = pool.map(lambda tensor: _verified(tensor, written_tensors.get(tensor.name), hashes), expected)
         for tensor, (problem, text) in zip(expected, outcomes, strict=True):
             read[tensor.name] = text
             if problem:
@@ -196,15 +199,15 @@ def verify_written(
     return read
 
 
-def _verified(expected: StoredTensor, found: StoredTensor | None, hashes: TensorHashes) -> tuple[str, str]:
+def _verified(expected: StoredTensor, actual: StoredTensor | None, hashes: TensorHashes) -> tuple[str, str]:
     """What is wrong with a tensor, "" if nothing is, and the hash of what was read back."""
-    if found is None:
+    if actual is None:
         return say("plan_fault.not_written"), ""
-    if expected.shape != found.shape:
-        return say("plan_fault.written_shape", found=str(found.shape), expected=str(expected.shape)), ""
-    if expected.dtype != found.dtype:
-        return say("plan_fault.written_dtype", found=found.dtype, expected=expected.dtype), ""
-    text = hashes.of_bytes(byte_blocks(found))
+    if expected.shape != actual.shape:
+        return say("plan_fault.written_shape", found=str(actual.shape), expected=str(expected.shape)), ""
+    if expected.dtype != actual.dtype:
+        return say("plan_fault.written_dtype", found=actual.dtype, expected=expected.dtype), ""
+    text = hashes.of_bytes(byte_blocks(actual))
     return "" if text == hashes.of_source(expected) else say("plan_fault.written_bytes"), text
 
 
@@ -278,3 +281,39 @@ def _take_room(descriptor: int, nbytes: int) -> None:
     """
     if nbytes and hasattr(libc := ctypes.CDLL(None), "fallocate"):
         libc.fallocate(descriptor, KEEP_SIZE, ctypes.c_int64(0), ctypes.c_int64(nbytes))
+
+
+def files_to_replace(destination: Path) -> list[Path]:
+    """What stands in the place of a checkpoint: its file, or the index with all shards beside it."""
+    index = destination.with_name(index_name(destination.name))
+    # `Path.exists` raises where only the name of the index is too long.
+    files = [path for path in (index, destination) if os.path.lexists(path)]
+    if index in files:
+        shard = re.compile(rf"{re.escape(destination.stem)}-\d{{5}}-of-\d{{5}}{re.escape(destination.suffix)}")
+        files += sorted(path for path in destination.parent.iterdir() if shard.fullmatch(path.name))
+    return files
+
+
+def shard_names(name: str, count: int) -> list[str]:
+    """File names of `count` shards of a checkpoint called `name`; a single one keeps the name and needs no index.
+
+    >>> shard_names("model.safetensors", 2)
+    ['model-00001-of-00002.safetensors', 'model-00002-of-00002.safetensors']
+    """
+    if count == 1:
+        return [name]
+    path = PurePath(name)
+    return [f"{path.stem}-{number:05d}-of-{count:05d}{path.suffix}" for number in range(1, count + 1)]
+
+
+def index_name(name: str) -> str:
+    """File name of the index of a checkpoint called `name`."""
+    return f"{name}.index.json"
+
+
+def index_bytes(shards: Sequence[Iterable[StoredTensor]], names: Sequence[str]) -> bytes:
+    """The index: the bytes of all values together, and which of the files `names` holds each tensor."""
+    total = sum(tensor.nbytes for shard in shards for tensor in shard)
+    weight_map = {tensor.name: name for shard, name in zip(shards, names, strict=True) for tensor in shard}
+    document = {"metadata": {"total_size": total}, "weight_map": weight_map}
+    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode("utf-8")

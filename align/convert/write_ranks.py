@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.checkpoints.protobuf import NUMBER, field_key, number_bytes
-from align.checkpoints.shard_cuts import cut_for_rank
-from align.checkpoints.shard_pieces import joined_along
+from align.checkpoints.shard_pieces import cut_for_rank, joined_along
 from align.convert.write_checkpoint import (
     Output,
     OutputFile,
@@ -119,21 +118,21 @@ def rank_output(
     if problems := request.plugin.problems(tensors, metadata):
         raise DestinationError.of("destination_fault.cannot_hold", destination=destination, problems=problems)
     folders = (source.path, source.path.parent)
-    own = next((one / FILE for one in folders if (one / FILE).is_file()), None)
-    plan = _RankPlan(request, shard_layouts(own), {tensor.name: tensor for tensor in tensors})
+    layouts_file = next((folder / FILE for folder in folders if (folder / FILE).is_file()), None)
+    plan = _RankPlan(request, shard_layouts(layouts_file), {tensor.name: tensor for tensor in tensors})
     rows = plan.pad_vocabulary()
     plan.check()
-    told: dict[str, float] = dict(zip(SETTINGS, (request.tensor, request.pipeline, request.expert), strict=True))
-    told |= {"vocabulary": rows} if rows else {}
+    counts: dict[str, float] = dict(zip(SETTINGS, (request.tensor, request.pipeline, request.expert), strict=True))
+    counts |= {"vocabulary": rows} if rows else {}
     home = destination / RELEASE if request.layout == "megatron" else destination
-    files = tuple(OutputFile(home / place, tuple(made)) for place, made in plan.files())
-    beside = [(home / FILE, own.read_bytes())] if own is not None else []
+    files = tuple(OutputFile(home / place, tuple(tensors_of_file)) for place, tensors_of_file in plan.files())
+    beside = [(home / FILE, layouts_file.read_bytes())] if layouts_file is not None else []
     if request.layout == "megatron":
         beside.append((destination / TRACKER, RELEASE.encode()))
-        told |= {"checkpoint_version": 3.0, "iteration": 0}
+        counts |= {"checkpoint_version": 3.0, "iteration": 0}
     if request.layout == "mindspore":
         beside += [(destination / "strategy" / name, data) for name, data in plan.strategies()]
-    entries = {**metadata, "entries": json.dumps(told), "shards": json.dumps(told)}
+    entries = {**metadata, "entries": json.dumps(counts), "shards": json.dumps(counts)}
     wanted = {"megatron": ("format", "entries"), "safetensors": ("format", "shards"), "mindspore": ("format",)}
     kept = {name: text for name, text in entries.items() if name in wanted[request.layout]}
     return RankOutput(request.plugin, kept, destination, files, None, (), request, tuple(tensors), tuple(beside))

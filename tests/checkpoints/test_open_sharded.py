@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from align.checkpoints.open_checkpoint import open_checkpoint
-from align.convert.convert_checkpoint import index_bytes, plan_shards, shard_names
+from align.convert.convert_checkpoint import plan_shards
+from align.convert.write_checkpoint import index_bytes, shard_names
 from align.core.load_code import checkpoint_formats
 from align.core.parameters import StoredTensor
 from align.errors import MissingEntryError, NotACheckpointError, ShardsError, UsageError

@@ -7,7 +7,8 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from align.convert.convert_checkpoint import index_bytes, index_name, parse_size, plan_shards, shard_names
+from align.convert.convert_checkpoint import parse_size, plan_shards
+from align.convert.write_checkpoint import index_bytes, index_name, shard_names
 from align.core.parameters import StoredTensor
 from align.errors import UsageError
 

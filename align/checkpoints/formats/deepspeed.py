@@ -58,8 +58,8 @@ class DeepSpeedFolder:
             groups = _shapes(run)
             tensors = dict(_weights(path, run, groups) if groups else _module(path, run))
         notes = () if groups else (sentence("shard_note.half_weights", file=run.models[0].path.name),)
-        files = (*(one.path for one in run.models), *(one.path for one in run.optimizers))
-        states = sum(count_tensors(one.table(STATE).get(key)) for one in run.optimizers for key in MOMENTS)
+        files = (*(rank.path for rank in run.models), *(rank.path for rank in run.optimizers))
+        states = sum(count_tensors(rank.table(STATE).get(key)) for rank in run.optimizers for key in MOMENTS)
         return Checkpoint(
             path,
             f"{self.name} (ZeRO-{run.stage}, {len(run.optimizers)} ranks)",
@@ -69,7 +69,7 @@ class DeepSpeedFolder:
             {"optimizer": states} if states else {},
             files=files,
             notes=notes,
-            checksums=tuple(extent for one in (*run.models, *run.optimizers) for extent in one.checksums),
+            checksums=tuple(extent for rank in (*run.models, *run.optimizers) for extent in rank.checksums),
             is_joined=True,
         )
 
@@ -87,24 +87,26 @@ class _Run:
 
 
 def _read_run(path: Path) -> _Run:
-    found = {(int(match[1]), int(match[2])): one for one in path.iterdir() if (match := OPTIMIZER.fullmatch(one.name))}
-    if (parts := len({model for _, model in found})) > 1:
+    shards = {
+        (int(match[1]), int(match[2])): file for file in path.iterdir() if (match := OPTIMIZER.fullmatch(file.name))
+    }
+    if (parts := len({model for _, model in shards})) > 1:
         raise UnsupportedCheckpointError(path, *texts("shard_fault.zero_of_parts", count=parts))
     if any(path.glob(EXPERTS)) or any(path.glob(LAYERS)):
         raise UnsupportedCheckpointError(path, *texts("shard_fault.zero_of_layers"))
-    optimizers = tuple(read_rank_file(found[place]) for place in sorted(found))
-    states = [one.table(STATE) for one in optimizers]
+    optimizers = tuple(read_rank_file(shards[place]) for place in sorted(shards))
+    states = [optimizer.table(STATE) for optimizer in optimizers]
     stage, world = _number(states[0].get("zero_stage")), _world(states[0])
     if stage < 1 and (path / WHOLE).is_file():
         return _Run(0, (read_rank_file(path / WHOLE),), optimizers)
-    _check_ranks(path, stage, world, [rank for rank, _ in sorted(found)], states)
+    _check_ranks(path, stage, world, [rank for rank, _ in sorted(shards)], states)
     names = [WHOLE]
     if stage == 3:
         names = [f"zero_pp_rank_{rank}_mp_rank_00_model_states.pt" for rank in range(world)]
     if missing := [name for name in names if not (path / name).is_file()]:
         raise ShardsError(path, [_missing(name) for name in missing], of_ranks=True)
     models = tuple(read_rank_file(path / name) for name in names)
-    steps = {str(one.entries.get("global_steps")) for one in models}
+    steps = {str(model.entries.get("global_steps")) for model in models}
     if len(steps) > 1:
         raise ShardsError(
             path, [say("shard_fault.other_run", what="global_steps", values=sorted(steps))], of_ranks=True
@@ -166,24 +168,24 @@ def _weights(path: Path, run: _Run, groups: Sequence[Mapping[str, Shape]]) -> It
     first = run.models[0]
     module = {tensor.name: tensor for tensor in first.tensors(first.table("module"))}
     try:
-        found = _trained_of_groups(run, groups) if run.stage < 3 else _trained_of_weights(run, groups)
-        found |= _frozen(run)
+        weights = _trained_of_groups(run, groups) if run.stage < 3 else _trained_of_weights(run, groups)
+        weights |= _frozen(run)
     except (ValueError, KeyError) as error:
         raise ShardsError(path, [str(error)], of_ranks=True) from error
     buffers = first.entries.get("buffer_names")
     names = [name for name in buffers if name in module] if isinstance(buffers, list) else []
-    found |= {name: module[name] for name in names}
+    weights |= {name: module[name] for name in names}
     for name, other in _shared(first.entries.get("shared_params")).items():
-        if other in found:
-            found[other] = replace(found[other], storage=f"shared {other}")
-            found[name] = replace(found[other], name=name)
+        if other in weights:
+            weights[other] = replace(weights[other], storage=f"shared {other}")
+            weights[name] = replace(weights[other], name=name)
     order = {name: place for place, name in enumerate(module)}
-    left = [name for name in module if name not in found]
+    left = [name for name in module if name not in weights]
     if run.stage < 3:  # with ZeRO-1 nothing else holds frozen weights
-        found |= {name: module[name] for name in left}
+        weights |= {name: module[name] for name in left}
     elif left:
         raise ShardsError(path, [say("shard_fault.zero_unplaced", names=left)], of_ranks=True)
-    yield from sorted(found.items(), key=lambda item: order.get(item[0], len(order)))
+    yield from sorted(weights.items(), key=lambda item: order.get(item[0], len(order)))
 
 
 def _shared(given: Any) -> dict[str, str]:
@@ -193,13 +195,13 @@ def _shared(given: Any) -> dict[str, str]:
     return {name: other for name, other in sound if isinstance(name, str) and isinstance(other, str)}
 
 
-def _flat(one: RankFile, key: str) -> list[StoredTensor]:
+def _flat(rank: RankFile, key: str) -> list[StoredTensor]:
     """The flat tensors of a rank, one a group; raises ValueError for what is none."""
-    given = one.table(STATE).get(key)
+    given = rank.table(STATE).get(key)
     tensors = given if isinstance(given, (list, tuple)) else []
     if not tensors or not all(is_tensor(tensor) for tensor in tensors):
-        raise ValueError(say("shard_fault.zero_no_groups", file=one.path.name, entry=key))
-    return [one.tensor(f"{key}.{number}", tensor) for number, tensor in enumerate(tensors)]
+        raise ValueError(say("shard_fault.zero_no_groups", file=rank.path.name, entry=key))
+    return [rank.tensor(f"{key}.{number}", tensor) for number, tensor in enumerate(tensors)]
 
 
 def _trained_of_groups(run: _Run, groups: Sequence[Mapping[str, Shape]]) -> dict[str, StoredTensor]:
@@ -209,34 +211,34 @@ def _trained_of_groups(run: _Run, groups: Sequence[Mapping[str, Shape]]) -> dict
         counts = sorted({len(of_rank) for of_rank in partitions})
         raise ValueError(say("shard_fault.zero_groups", counts=[str(count) for count in counts], shapes=len(groups)))
     paddings = run.optimizers[0].table(STATE).get("param_alignment_paddings")
-    found: dict[str, StoredTensor] = {}
+    weights: dict[str, StoredTensor] = {}
     for number, shapes in enumerate(groups):
         vector, at = [of_rank[number] for of_rank in partitions], 0
         own = paddings[number] if isinstance(paddings, list) and number < len(paddings) else []
         gaps = own if isinstance(own, list) and len(own) == len(shapes) else [0] * len(shapes)
         for (name, shape), gap in zip(shapes.items(), gaps, strict=True):
-            found[name] = _window(name, shape, vector, at, at + prod(shape))
+            weights[name] = _window(name, shape, vector, at, at + prod(shape))
             at += prod(shape) + (gap if isinstance(gap, int) and gap >= 0 else 0)
         step = 2 * len(partitions)
         stored = sum(part.shape[0] for part in vector)
         if -(-at // step) != -(-stored // step):
             raise ValueError(say("shard_fault.zero_left", stored=stored, used=at))
-    return found
+    return weights
 
 
 def _trained_of_weights(run: _Run, groups: Sequence[Mapping[str, Shape]]) -> dict[str, StoredTensor]:
     """ZeRO-3: each rank has a part of each weight, of equal size, padded behind the last."""
-    ranks = [_flat(one, FLAT_GROUPS) for one in run.optimizers]
-    found, at, world = dict[str, StoredTensor](), 0, len(ranks)
+    ranks = [_flat(rank, FLAT_GROUPS) for rank in run.optimizers]
+    weights, at, world = dict[str, StoredTensor](), 0, len(ranks)
     for name, shape in ((name, shape) for group in groups for name, shape in group.items()):
         part = -(-prod(shape) // world)
         pieces = [_window(name, (part,), flat, at, at + part) for flat in ranks]
-        found[name] = _window(name, shape, pieces, 0, prod(shape))
+        weights[name] = _window(name, shape, pieces, 0, prod(shape))
         at += part
     for flat in ranks:
-        if (stored := sum(one.shape[0] for one in flat)) != at:
+        if (stored := sum(part_of_flat.shape[0] for part_of_flat in flat)) != at:
             raise ValueError(say("shard_fault.zero_left", stored=stored, used=at))
-    return found
+    return weights
 
 
 def _frozen(run: _Run) -> dict[str, StoredTensor]:
@@ -252,14 +254,14 @@ def _frozen(run: _Run) -> dict[str, StoredTensor]:
 
 def _window(name: str, shape: Shape, vector: Sequence[StoredTensor], start: int, stop: int) -> StoredTensor:
     """The elements from `start` to `stop` of flat tensors in a row; raises ValueError beyond their end."""
-    if any(len(one.shape) != 1 for one in vector):
+    if any(len(flat.shape) != 1 for flat in vector):
         raise ValueError(say("shard_fault.zero_not_flat", name=name))
-    ends = [*accumulate(one.shape[0] for one in vector)]
+    ends = [*accumulate(flat.shape[0] for flat in vector)]
     if stop > ends[-1]:
         raise ValueError(say("shard_fault.zero_short", name=name, shape=str(shape), stop=stop, stored=ends[-1]))
     pieces = [
-        cut_along(name, one, 0, max(start - end + one.shape[0], 0), min(stop - end, 0) + one.shape[0])
-        for one, end in zip(vector, ends, strict=True)
-        if start < end and stop > end - one.shape[0]
+        cut_along(name, flat, 0, max(start - end + flat.shape[0], 0), min(stop - end, 0) + flat.shape[0])
+        for flat, end in zip(vector, ends, strict=True)
+        if start < end and stop > end - flat.shape[0]
     ]
     return reshaped(joined_along(name, pieces or [cut_along(name, vector[0], 0, 0, 0)], 0), name, shape)

@@ -13,8 +13,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from align.checkpoints.shard_cuts import join_ranks
-from align.checkpoints.shard_pieces import cut_along, equal_copies, tracked_folder
+from align.checkpoints.shard_pieces import cut_along, equal_copies, join_ranks, tracked_folder
 from align.checkpoints.thresholds import MOST_RANKS
 from align.checkpoints.torch_archives import count_tensors, fields_of, read_rank_file
 from align.core.load_code import checkpoint_formats
@@ -109,24 +108,27 @@ def _place(folder: Path) -> tuple[int | None, ...] | None:
 
 def _files(path: Path) -> dict[tuple[int | None, ...], Path]:
     """The file of each rank; raises ShardsError for a folder without one, or with several."""
-    found: dict[tuple[int | None, ...], Path] = {}
+    rank_files: dict[tuple[int | None, ...], Path] = {}
     faults = []
     for folder in sorted(path.iterdir()):
         place = _place(folder)
         if place is None or not folder.is_dir():
             continue
-        files = [one for one in sorted(folder.iterdir()) if one.suffix in FILES and "optim." not in one.name]
+        files = [file for file in sorted(folder.iterdir()) if file.suffix in FILES and "optim." not in file.name]
         if len(files) == 1:
-            found[place] = files[0]
+            rank_files[place] = files[0]
         else:
             faults.append(
                 say(
-                    "shard_fault.files_of_rank", folder=folder.name, count=len(files), names=[one.name for one in files]
+                    "shard_fault.files_of_rank",
+                    folder=folder.name,
+                    count=len(files),
+                    names=[file.name for file in files],
                 )
             )
-    if faults or not found:
+    if faults or not rank_files:
         raise ShardsError(path, faults, of_ranks=True)
-    return found
+    return rank_files
 
 
 def _read_rank(path: Path) -> _Rank:
@@ -134,13 +136,13 @@ def _read_rank(path: Path) -> _Rank:
         return _read_safetensors(path)
     file = read_rank_file(path)
     chunks = sorted((int(match[1] or 0), key) for key in file.entries if (match := _chunk(key)))
-    models = tuple({one.name: one for one in file.tensors(fields_of(file.entries[key]))} for _, key in chunks)
+    models = tuple({tensor.name: tensor for tensor in file.tensors(fields_of(file.entries[key]))} for _, key in chunks)
     others = [key for key in file.entries if isinstance(key, str) and not _chunk(key) and key not in TOLD]
-    told = {key: file.entries.get(key) for key in TOLD if file.entries.get(key) is not None}
+    settings = {key: file.entries.get(key) for key in TOLD if file.entries.get(key) is not None}
     counts = {key: count for key in others if (count := count_tensors(file.entries[key]))}
     words: dict[str, str] = {key: sentence("shard_note.of_rank", folder=path.parent.name) for key in others}
-    kept = tuple({name: one for name, one in model.items() if not name.endswith(EXTRA)} for model in models)
-    return _Rank(path, kept, {**file.table("args"), **told}, words, counts, file.checksums)
+    kept = tuple({name: tensor for name, tensor in model.items() if not name.endswith(EXTRA)} for model in models)
+    return _Rank(path, kept, {**file.table("args"), **settings}, words, counts, file.checksums)
 
 
 def _chunk(key: Any) -> re.Match[str] | None:
@@ -148,13 +150,13 @@ def _chunk(key: Any) -> re.Match[str] | None:
 
 
 def _read_safetensors(path: Path) -> _Rank:
-    found = checkpoint_formats()["safetensors"].read(path)
+    checkpoint = checkpoint_formats()["safetensors"].read(path)
     try:
-        told = json.loads(found.metadata.get(SHARDS, "{}"))
+        told = json.loads(checkpoint.metadata.get(SHARDS, "{}"))
     except (ValueError, RecursionError):
         told = {}
     settings = told if isinstance(told, dict) else {}
-    return _Rank(path, (found.tensors,), settings, {}, {}, (), found.metadata.get("format", "pt"))
+    return _Rank(path, (checkpoint.tensors,), settings, {}, {}, (), checkpoint.metadata.get("format", "pt"))
 
 
 def _sizes(path: Path, ranks: Mapping[tuple[int | None, ...], _Rank]) -> dict[str, int]:
@@ -189,11 +191,11 @@ def _places(ranks: Mapping[tuple[int | None, ...], _Rank]) -> dict[Place, _Rank]
     first = next(iter(ranks.values())).settings
     stages, experts = first.get(SIZES["pipeline"]), first.get(SIZES["expert"])
     swapped = isinstance(experts, int) and experts > 1 and stages in (None, 1)
-    found: dict[Place, _Rank] = {}
+    by_place: dict[Place, _Rank] = {}
     for (tensor, second, third), rank in ranks.items():
         two = (0, second or 0) if swapped and third is None else (second or 0, third or 0)
-        found[tensor or 0, two[0], two[1]] = rank
-    return found
+        by_place[tensor or 0, two[0], two[1]] = rank
+    return by_place
 
 
 def _folder_name(place: Place, sizes: Mapping[str, int]) -> str:
@@ -214,7 +216,7 @@ class _Model:
         """All parameters in the order of the model; raises UnsupportedCheckpointError or ShardsError."""
         self._refuse_other_cuts()
         places, faults = _places(self.ranks), list[str]()
-        found: dict[str, tuple[str, StoredTensor]] = {}
+        whole: dict[str, tuple[str, StoredTensor]] = {}
         for stage, number, offsets in self._chunks(places):
             for expert in range(self.sizes["expert"]):
                 ranks = [
@@ -222,10 +224,10 @@ class _Model:
                     for tensor in range(self.sizes["tensor"])
                     for rank in [places[tensor, stage, expert]]
                 ]
-                self._join_chunk(ranks, offsets, expert, found, faults)
+                self._join_chunk(ranks, offsets, expert, whole, faults)
         if faults:
             raise ShardsError(self.path, faults, of_ranks=True)
-        return {name: tensor for name, (_, tensor) in found.items()}
+        return {name: tensor for name, (_, tensor) in whole.items()}
 
     def _refuse_other_cuts(self) -> None:
         first = next(iter(self.ranks.values())).settings
@@ -259,7 +261,7 @@ class _Model:
         ranks: Sequence[tuple[str, dict[str, StoredTensor]]],
         offsets: Mapping[str, int],
         expert: int,
-        found: dict[str, tuple[str, StoredTensor]],
+        whole: dict[str, tuple[str, StoredTensor]],
         faults: list[str],
     ) -> None:
         """Join what one stage's ranks with the same experts hold; what is there already must be equal."""
@@ -275,12 +277,15 @@ class _Model:
             name = self.layouts.renumbered(local, layer=offsets.get(layer[0], 0) if layer else 0, expert=experts)
             cut = self.layouts.cut_of(name)
             try:
-                made = replace(join_ranks(self.path, name, ranks, cut, local), name=name, storage=None)
+                parameter = replace(join_ranks(self.path, name, ranks, cut, local), name=name, storage=None)
                 rows = self._rows()
-                if cut is not None and cut.vocabulary and 0 < rows < made.shape[0]:
-                    made = cut_along(name, made, 0, 0, rows)
+                if cut is not None and cut.vocabulary and 0 < rows < parameter.shape[0]:
+                    parameter = cut_along(name, parameter, 0, 0, rows)
                 label = ranks[0][0]
-                found[name] = label, equal_copies(self.path, [found[name], (label, made)]) if name in found else made
+                whole[name] = (
+                    label,
+                    equal_copies(self.path, [whole[name], (label, parameter)]) if name in whole else parameter,
+                )
             except ValueError as error:
                 faults.append(str(error))
 

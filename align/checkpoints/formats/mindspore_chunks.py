@@ -96,13 +96,13 @@ def _file_names(path: Path, name: str, entries: Any) -> Iterator[str]:
 def _read_files(path: Path, places: dict[str, list[str]]) -> dict[str, Checkpoint]:
     """Each file by its name; raises ShardsError with all that are missing."""
     beside, reader = FilesBeside(path), checkpoint_formats()["safetensors"]
-    found = {name: beside.file(name) for name in sorted({one for names in places.values() for one in names})}
-    missing = [name for name, file in found.items() if file is None]
+    files = {name: beside.file(name) for name in sorted({one for names in places.values() for one in names})}
+    missing = [name for name, file in files.items() if file is None]
     if missing:
         problem = say("index_file.shard_missing")
         faults = [say("index_file.shard", name=name, problem=problem) for name in missing]
         raise ShardsError(path, faults, of_ranks=True)
-    return {name: reader.read(file) for name, file in found.items() if file is not None}
+    return {name: reader.read(file) for name, file in files.items() if file is not None}
 
 
 def _joined(

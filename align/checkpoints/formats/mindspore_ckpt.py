@@ -139,12 +139,12 @@ def _end_and_crc(scan: ProtobufScan) -> tuple[int, int | None]:
 
 
 def _check_crc(path: Path, end: int, written: int) -> None:
-    found = 0
+    crc = 0
     with path.open("rb") as stream:
         for left in range(end, 0, -BLOCK_BYTES):
-            found = zlib.crc32(stream.read(min(left, BLOCK_BYTES)), found)
-    if found != written:
-        raise NotACheckpointError(path, say("ckpt_file.other_crc", found=found, written=written))
+            crc = zlib.crc32(stream.read(min(left, BLOCK_BYTES)), crc)
+    if crc != written:
+        raise NotACheckpointError(path, say("ckpt_file.other_crc", found=crc, written=written))
 
 
 def _entries(scan: ProtobufScan, end: int) -> Iterator[_Entry]:
@@ -188,7 +188,7 @@ def _unexpected(scan: ProtobufScan, key: int, end: int) -> NotACheckpointError:
 
 def _joined_entries(path: Path, entries: Iterator[_Entry]) -> dict[str, _Entry]:
     """Join neighbours of one name into one tensor; an entry that comes again later replaces the earlier one."""
-    found: dict[str, _Entry] = {}
+    joined: dict[str, _Entry] = {}
     last = _Entry()
     for entry in entries:
         if last.name == entry.name:
@@ -196,11 +196,11 @@ def _joined_entries(path: Path, entries: Iterator[_Entry]) -> dict[str, _Entry]:
                 raise NotACheckpointError(path, say("ckpt_file.unlike_slices", name=entry.name))
             last.content += entry.content
         else:
-            found.pop(entry.name, None)
-            found[entry.name] = last = entry
-    if not found:
+            joined.pop(entry.name, None)
+            joined[entry.name] = last = entry
+    if not joined:
         raise NotACheckpointError(path, say("ckpt_file.no_entries"))
-    return found
+    return joined
 
 
 def _check_types(path: Path, entries: Iterable[_Entry]) -> None:

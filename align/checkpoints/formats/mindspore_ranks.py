@@ -109,7 +109,7 @@ class MindSporeRanks:
             ranks = {rank: _read_rank(file) for rank, file in files.items()}
             tensors = _joined(path, stages, ranks)
         devices = prod(next(iter(stages[0].values())).devices)
-        others = {name: words for one in ranks.values() for name, words in one.other.items()}
+        others = {name: words for rank in ranks.values() for name, words in rank.other.items()}
         return Checkpoint(
             path,
             f"{self.name} ({len(stages)} x {devices} ranks)",
@@ -117,7 +117,7 @@ class MindSporeRanks:
             {"format": "ms"},
             others,
             files=(*files.values(), *strategies),
-            check=partial(_check, [*ranks.values()]) if any(one.check for one in ranks.values()) else None,
+            check=partial(_check, [*ranks.values()]) if any(rank.check for rank in ranks.values()) else None,
             is_joined=True,
         )
 
@@ -159,18 +159,18 @@ def _stages(path: Path, files: Sequence[Path]) -> dict[int, dict[str, _Layout]]:
             if known != layout:
                 raise ShardsError(path, [say("shard_fault.two_strategies", name=name, file=file.name)], of_ranks=True)
     if not stages or [*sorted(stages)] != [*range(len(stages))]:
-        fault = say("shard_fault.no_stages", stages=[str(one) for one in sorted(stages)])
+        fault = say("shard_fault.no_stages", stages=[str(stage) for stage in sorted(stages)])
         raise ShardsError(path, [fault], of_ranks=True)
-    if len(sizes := {prod(layout.devices) for one in stages.values() for layout in one.values()}) > 1:
+    if len(sizes := {prod(layout.devices) for layouts in stages.values() for layout in layouts.values()}) > 1:
         fault = say("shard_fault.other_devices", sizes=[str(size) for size in sorted(sizes)])
         raise ShardsError(path, [fault], of_ranks=True)
-    if any(layout.uneven for one in stages.values() for layout in one.values()):
+    if any(layout.uneven for layouts in stages.values() for layout in layouts.values()):
         raise UnsupportedCheckpointError(path, *texts("shard_fault.uneven_field"))
     return stages
 
 
 def _read_strategy(file: Path) -> dict[tuple[int, str], _Layout]:
-    found: dict[tuple[int, str], _Layout] = {}
+    by_stage: dict[tuple[int, str], _Layout] = {}
     with scanned(file) as scan:
         own_stage = 0
         items: list[tuple[str, _Layout]] = []
@@ -183,11 +183,11 @@ def _read_strategy(file: Path) -> dict[tuple[int, str], _Layout]:
         first, dash, rest = name.partition("-")
         merged = bool(dash) and first.isdecimal() and len(first) < 5
         layout.stage = int(first) if merged else own_stage
-        found[layout.stage, rest if merged else name] = layout
+        by_stage[layout.stage, rest if merged else name] = layout
         _check_layout(file, name, layout)
-    if not found:
+    if not by_stage:
         raise NotACheckpointError(file, say("shard_fault.no_layouts"))
-    return found
+    return by_stage
 
 
 def _stage_of(scan: ProtobufScan, start: int, end: int) -> int:
@@ -284,24 +284,24 @@ def _joined(
         faults.append(say("shard_fault.ranks_beyond", names=beyond, sizes=[f"{len(stages)} x {devices}"]))
     if faults:
         raise ShardsError(path, faults, of_ranks=True)
-    found: dict[str, tuple[str, StoredTensor]] = {}
+    whole: dict[str, tuple[str, StoredTensor]] = {}
     for stage, layouts in sorted(stages.items()):
-        held = [(f"rank_{rank}", ranks[rank].tensors) for rank in range(stage * devices, (stage + 1) * devices)]
-        names = dict.fromkeys(name for _, tensors in held for name in tensors)
+        of_stage = [(f"rank_{rank}", ranks[rank].tensors) for rank in range(stage * devices, (stage + 1) * devices)]
+        names = dict.fromkeys(name for _, tensors in of_stage for name in tensors)
         for name in names:
-            if lack := [label for label, tensors in held if name not in tensors]:
+            if lack := [label for label, tensors in of_stage if name not in tensors]:
                 faults.append(say("shard_fault.not_on_rank", name=name, ranks=lack))
                 continue
-            pieces = [(label, tensors[name]) for label, tensors in held]
+            pieces = [(label, tensors[name]) for label, tensors in of_stage]
             try:
                 made = _placed(path, name, layouts.get(name), pieces)
                 label = pieces[0][0]
-                found[name] = label, equal_copies(path, [found[name], (label, made)]) if name in found else made
+                whole[name] = label, equal_copies(path, [whole[name], (label, made)]) if name in whole else made
             except (ValueError, NotACheckpointError) as error:
                 faults.append(str(error))
     if faults:
         raise ShardsError(path, faults, of_ranks=True)
-    return {name: tensor for name, (_, tensor) in found.items()}
+    return {name: tensor for name, (_, tensor) in whole.items()}
 
 
 def _placed(path: Path, name: str, layout: _Layout | None, pieces: Sequence[tuple[str, StoredTensor]]) -> StoredTensor:

@@ -66,18 +66,18 @@ class OnnxFormat:
 
     def recognizes(self, path: Path, head: bytes) -> bool:
         """Tell by a small IR version and then nothing but fields of a model."""
-        found: list[tuple[int, int, int]] = []
+        fields: list[tuple[int, int, int]] = []
         # No length is held against the file here, so that a model cut short is still recognised as one.
         with contextlib.suppress(NotACheckpointError, IndexError):
             for item in ProtobufScan(path, head).fields(0, 1 << 62):
-                found.append(item)
+                fields.append(item)
                 if item[2] >= len(head):
                     break
-        if len(found) < 2 or found[0][0] != IR_VERSION or not 0 < found[0][1] < MOST_IR_VERSION:
+        if len(fields) < 2 or fields[0][0] != IR_VERSION or not 0 < fields[0][1] < MOST_IR_VERSION:
             return False
         return all(
             key in MODEL_FIELDS and (key not in SHORT_FIELDS or end - start < MOST_IR_VERSION)
-            for key, start, end in found
+            for key, start, end in fields
         )
 
     def read(self, path: Path, key: str | None = None) -> Checkpoint:
@@ -205,13 +205,13 @@ def _count(scan: ProtobufScan, start: int, end: int, depth: int = 0) -> int:
     """How many initializers a graph has, with those of its own subgraphs."""
     if depth > DEEPEST_GRAPH:
         raise HostileFileError(scan.path, say("onnx_file.too_deep", most=DEEPEST_GRAPH))
-    found = 0
+    count = 0
     for key, value, stop in scan.fields(start, end):
         if key in (INITIALIZER, SPARSE_INITIALIZER):
-            found += 1
+            count += 1
         elif key == NODE:
-            found += sum(_count(scan, first, last, depth + 1) for _, first, last in _subgraphs(scan, value, stop))
-    return found
+            count += sum(_count(scan, first, last, depth + 1) for _, first, last in _subgraphs(scan, value, stop))
+    return count
 
 
 def _read_function(model: _Model, start: int, end: int) -> None:

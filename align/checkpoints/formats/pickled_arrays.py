@@ -141,11 +141,11 @@ def _checkpoint(path: Path, tree: Any, runs: Sequence[Run], key: str | None) -> 
             raise UnsupportedCheckpointError(path, *texts("pickled_arrays.none", path=path)) from error
         raise
     paddle = PADDLE_NAMES in chosen.values or any(
-        not _is_array(one) and _is_array(_named(one)) for one in chosen.values.values()
+        not _is_array(value) and _is_array(_named(value)) for value in chosen.values.values()
     )
     tensors, odd = read_tensors(chosen, look, look.array)
     if paddle:
-        tensors = {name: _with_bfloat16(one) for name, one in tensors.items()}
+        tensors = {name: _with_bfloat16(tensor) for name, tensor in tensors.items()}
     others, counts = read_others(path, tree, chosen, {*tensors, *odd}, look)
     others.pop(PADDLE_NAMES, None)
     form = PADDLE if paddle else PLUGIN.name
@@ -261,17 +261,17 @@ def _plain(raw: Any) -> Any:
     return b"" if isinstance(raw, Made) and raw.callee in EMPTY_BYTES else raw
 
 
-def _dtype(made: Any) -> np.dtype[Any] | None:
+def _dtype(record: Any) -> np.dtype[Any] | None:
     """The dtype of a record `dtype('f4', False, True)` with its byte order; None for one that holds no numbers."""
-    arguments = made.arguments if isinstance(made, Made) and made.callee == DTYPE else None
+    arguments = record.arguments if isinstance(record, Made) and record.callee == DTYPE else None
     if not isinstance(arguments, tuple) or not arguments or not isinstance(arguments[0], str):
         return None
-    state = made.state if isinstance(made.state, tuple) else (None, "<")
+    state = record.state if isinstance(record.state, tuple) else (None, "<")
     code = arguments[0][-2:] if len(arguments[0]) <= 3 else ""
     try:
-        found = np.dtype(arguments[0]) if (code and code[0] in "fiubc") or code == "16" else None
+        dtype = np.dtype(arguments[0]) if (code and code[0] in "fiubc") or code == "16" else None
     except TypeError:
         return None
-    if found is None or found.name not in DTYPES:
+    if dtype is None or dtype.name not in DTYPES:
         return None
-    return found.newbyteorder(">") if len(state) > 1 and state[1] == ">" else found
+    return dtype.newbyteorder(">") if len(state) > 1 and state[1] == ">" else dtype

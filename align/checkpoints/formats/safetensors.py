@@ -65,16 +65,16 @@ class SafetensorsFormat:
     def problems(self, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> list[str]:
         """Name the tensors that the format, or MindSpore reading it, has no dtype for."""
         refused = NOT_IN_MINDSPORE if metadata.get("format") == "ms" else frozenset[str]()
-        held = CODES.keys() - refused
-        found = [
+        dtypes = CODES.keys() - refused
+        faults = [
             say("safetensors_file.cannot_hold", name=t.name, dtype=t.dtype) for t in tensors if t.dtype not in CODES
         ]
-        found += [
+        faults += [
             say("safetensors_file.not_in_mindspore", name=t.name, dtype=t.dtype)
             for t in tensors
-            if t.dtype in CODES and t.dtype not in held
+            if t.dtype in CODES and t.dtype not in dtypes
         ]
-        return found + [say("safetensors_file.reserved_name", name=t.name) for t in tensors if t.name == METADATA]
+        return faults + [say("safetensors_file.reserved_name", name=t.name) for t in tensors if t.name == METADATA]
 
     def write(self, stream: BinaryIO, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> None:
         """Write the header, padded to 8 bytes, then the tensors by falling element size and name."""

@@ -26,9 +26,9 @@ from align.checkpoints.pickled_tensors import (
     read_pickle,
     read_storage,
 )
-from align.checkpoints.plain_tree import plain_tree
 from align.checkpoints.sound_records import ALIGNMENT, ZIP_HEAD, ZipWriter, first_record_name, names_in_tar, zip_records
 from align.checkpoints.thresholds import HEAD_BYTES
+from align.checkpoints.torch_archives import plain_tree
 from align.checkpoints.torch_entries import archive_tree, is_pickle, single_tensor, torch_checkpoint
 from align.core.parameters import Extent, StoredTensor
 from align.core.protocols import collector_paused
@@ -296,7 +296,7 @@ def _read_pickles(path: Path, data: mmap.mmap) -> tuple[Any, dict[str, Extent]]:
 
 def _legacy_storages(path: Path, references: Sequence[Persistent]) -> dict[str, Storage]:
     """The storages by key as first referred to; others may be views, but agree on the size."""
-    found: dict[str, Storage] = {}
+    storages: dict[str, Storage] = {}
     for reference in references:
         if isinstance(reference.reference, tuple) and reference.reference[:1] == ("module",):
             continue  # the class of a module, with its source
@@ -304,12 +304,12 @@ def _legacy_storages(path: Path, references: Sequence[Persistent]) -> dict[str, 
             storage = read_storage(path, sentence("entry_note.some_value"), reference.reference)
         except UnsupportedTensorError as fault:
             raise UnsupportedCheckpointError(path, fault.reason, fault.remedy) from fault
-        first = found.setdefault(storage.key, storage)
+        first = storages.setdefault(storage.key, storage)
         if storage.nbytes != first.nbytes:
             raise HostileFileError(
                 path, say("torch_file.two_sizes", storage=storage.key, first=first.nbytes, second=storage.nbytes)
             )
-    return found
+    return storages
 
 
 def _listed(path: Path, keys: Any, storages: Mapping[str, Storage]) -> list[Storage]:

@@ -76,14 +76,14 @@ class TorchDistributedFolder:
             tree = _tree(path, listed, {**tensors, **odd})
             look = _Reader(path)
             chosen = choose_entry(path, tree, look, key)
-            found, unread = read_tensors(
+            tensors, unread = read_tensors(
                 chosen, look, lambda name, one: replace(one, name=name) if isinstance(one, StoredTensor) else one
             )
-            others, counts = read_others(path, tree, chosen, {*found, *unread}, look)
+            others, counts = read_others(path, tree, chosen, {*tensors, *unread}, look)
         return Checkpoint(
             path,
             f"{self.name} ({counted(len(files), 'file')})",
-            found,
+            tensors,
             {"format": "pt"},
             others,
             counts,
@@ -147,24 +147,24 @@ def _tensors(path: Path, listed: _Listed) -> tuple[dict[str, StoredTensor], dict
             left -= len(chunks) if isinstance(chunks := fields_of(entry).get("chunks"), list) else 0
             if left < 0:
                 raise HostileFileError(path, say("shard_fault.more_chunks", count=len(listed.places)))
-            made = _tensor(path, name, fields_of(entry), listed, present)
-            if isinstance(made, OddTensor):
-                odd[name] = made
+            tensor = _tensor(path, name, fields_of(entry), listed, present)
+            if isinstance(tensor, OddTensor):
+                odd[name] = tensor
             else:
-                tensors[name] = made
+                tensors[name] = tensor
     return tensors, odd, list(present.values())
 
 
 def _files(path: Path, listed: _Listed) -> dict[str, Path]:
     """The files by what the list calls them; all that it says of a place must be so, and no two places meet."""
     beside = FilesBeside(path)
-    found = {
+    located = {
         location: beside.file(location) for location in dict.fromkeys(place[0] for place in listed.places.values())
     }
-    if missing := [location for location, file in found.items() if file is None]:
+    if missing := [location for location, file in located.items() if file is None]:
         gone = say("index_file.shard_missing")
         raise ShardsError(path, [say("index_file.shard", name=one, problem=gone) for one in missing], of_ranks=True)
-    files = {location: file for location, file in found.items() if file is not None}
+    files = {location: file for location, file in located.items() if file is not None}
     sizes = {location: file.stat().st_size for location, file in files.items()}
     ordered = sorted(
         (file, offset, offset + length, name) for (name, _), (file, offset, length) in listed.places.items()
@@ -223,11 +223,11 @@ def _chunk_blocks(place: Extent, name: str, shape: Shape, dtype: str, block: int
     tree, storages, _ = archive_tree(place.path, place)
     if not is_tensor(tree):
         raise NotACheckpointError(place.path, say("shard_fault.no_chunk_there", name=name, offset=place.offset))
-    found = RankFile(place.path, {}, storages, ()).tensor(name, tree)
-    if (found.shape, found.dtype) != (shape, dtype):
-        listed, stored = f"{dtype} {shape}", f"{found.dtype} {found.shape}"
+    chunk = RankFile(place.path, {}, storages, ()).tensor(name, tree)
+    if (chunk.shape, chunk.dtype) != (shape, dtype):
+        listed, stored = f"{dtype} {shape}", f"{chunk.dtype} {chunk.shape}"
         raise NotACheckpointError(place.path, say("shard_fault.other_chunk", name=name, listed=listed, stored=stored))
-    return byte_blocks(found, block)
+    return byte_blocks(chunk, block)
 
 
 def _tree(path: Path, listed: _Listed, tensors: Mapping[str, StoredTensor | OddTensor]) -> dict[str, Any]:
