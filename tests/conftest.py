@@ -105,7 +105,7 @@ def _worded_in_both_languages() -> Iterator[None]:
 def _not_flushed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Do not wait for the disk, 8 ms a file, but in the tests of whole files themselves: no test cuts the power."""
     if request.path.name != "test_atomic_files.py":
-        monkeypatch.setattr("align.core.atomic_files._flush_to_disk", lambda _: None)
+        monkeypatch.setattr("align.core.atomic_files.flush_to_disk", lambda _: None)
 
 
 @pytest.fixture(autouse=True)

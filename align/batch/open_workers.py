@@ -43,6 +43,7 @@ from align.batch.thresholds import (
     WORKERS_SECONDS,
 )
 from align.core.memory import available_bytes
+from align.core.operating_system import usable_cores
 from align.errors import AlignError, CannotRunError, FrameworkMissingError, UsageError
 from align.words.catalogue import texts
 
@@ -71,7 +72,7 @@ def open_pool(count: int | None = None, memory_bytes: int | None = None) -> Iter
     given = {"workers": count, "bytes of memory": memory_bytes}
     if few := [f"{number} {what}" for what, number in given.items() if number is not None and number < 1]:
         raise UsageError.of("batch_error.numbers", given=few)
-    count = count or len(os.sched_getaffinity(0))
+    count = count or usable_cores()
     pool = ProcessPool(count, memory_bytes or max(LEAST_MEMORY, int(MEMORY_SHARE * available_bytes() / count)))
     try:
         yield pool
@@ -139,7 +140,7 @@ class ProcessPool:
         return any(worker.task is not None for worker in self.workers)
 
     def _started(self) -> PoolWorker:
-        worker = PoolWorker(max(1, len(os.sched_getaffinity(0)) // self.count))
+        worker = PoolWorker(max(1, usable_cores() // self.count))
         self.workers.append(worker)
         return worker
 

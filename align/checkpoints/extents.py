@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import mmap
-import os
 import zlib
 from dataclasses import replace
 from functools import partial
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from align.core.operating_system import read_at, read_into
 from align.core.parameters import numpy_dtype
 from align.core.thresholds import BLOCK_BYTES
 from align.errors import NotACheckpointError
@@ -82,8 +82,8 @@ def _has_short_record(extent: Extent) -> bool:
 def _read_extent(file: int, extent: Extent) -> bytes:
     checksum = extent.checksum
     if checksum is not None and not checksum.holds:
-        require_crc(extent.path, checksum, zlib.crc32(os.pread(file, checksum.nbytes, checksum.offset)))
-    raw = os.pread(file, extent.nbytes, extent.offset)
+        require_crc(extent.path, checksum, zlib.crc32(read_at(file, checksum.nbytes, checksum.offset)))
+    raw = read_at(file, extent.nbytes, extent.offset)
     if len(raw) < extent.nbytes:
         position, end = extent.offset + len(raw), extent.offset + extent.nbytes
         raise NotACheckpointError(extent.path, say("checkpoint_file.too_short", position=position, end=end))
@@ -206,7 +206,7 @@ def _file_blocks(extents: Sequence[Extent], block: int) -> Iterator[memoryview]:
             position, end = extent.offset, extent.offset + extent.nbytes
             while position < end:
                 wanted = min(block - filled, end - position)
-                count = os.preadv(stream.fileno(), [buffer[filled : filled + wanted]], position)
+                count = read_into(stream.fileno(), buffer[filled : filled + wanted], position)
                 if count == 0:
                     raise NotACheckpointError(extent.path, say("checkpoint_file.too_short", position=position, end=end))
                 position, filled = position + count, filled + count

@@ -19,6 +19,7 @@ from align.checkpoints.extents import mapped
 from align.checkpoints.sound_records import ExternalPlace, sound_shape
 from align.checkpoints.thresholds import DEEPEST_GRAPH, LONGEST_TEXT_BYTES, MOST_OFFSET_DIGITS, MOST_PROTOBUF_FIELDS
 from align.core.atomic_files import existing_file
+from align.core.operating_system import read_here_and_there
 from align.core.parameters import Extent, StoredTensor, numpy_dtype
 from align.core.thresholds import BLOCK_BYTES, MOST_AXES
 from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
@@ -64,7 +65,7 @@ def scanned(path: Path) -> Iterator[ProtobufScan]:
         except ValueError as error:
             raise NotACheckpointError(path, say("checkpoint_file.empty")) from error
         with data:
-            data.madvise(mmap.MADV_RANDOM)  # reading ahead from header to header would read the whole file
+            read_here_and_there(data)
             yield ProtobufScan(path, data)
 
 

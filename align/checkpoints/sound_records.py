@@ -14,7 +14,6 @@ import contextlib
 import hashlib
 import io
 import json
-import os
 import re
 import struct
 import zipfile
@@ -38,6 +37,7 @@ from align.checkpoints.thresholds import (
     SPARE_JSON_MARKS,
     USUAL_NPY_HEADER_BYTES,
 )
+from align.core.operating_system import read_into
 from align.core.parameters import Checksum, Extent, dtype_name, numpy_dtype
 from align.core.thresholds import BLOCK_BYTES, MOST_AXES
 from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
@@ -341,7 +341,7 @@ class _Part(io.RawIOBase):
     def readinto(self, buffer: Any, /) -> int:
         """Read what lies inside of the extent."""
         wanted = max(min(len(buffer), self._part.nbytes - self._at), 0)
-        count = os.preadv(self._stream.fileno(), [memoryview(buffer)[:wanted]], self._part.offset + self._at)
+        count = read_into(self._stream.fileno(), memoryview(buffer)[:wanted], self._part.offset + self._at)
         self._at += count
         return count
 

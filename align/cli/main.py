@@ -213,7 +213,7 @@ def run() -> None:
         logging.basicConfig(level=logging.INFO)
     else:
         _quieten_frameworks()
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _stop)
     try:

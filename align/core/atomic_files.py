@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import fcntl
 import functools
 import hashlib
 import importlib
@@ -21,12 +20,14 @@ import re
 import secrets
 import shutil
 import struct
+import sys
 import tempfile
 import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
+from align.core.operating_system import FOLDER, OPENS_FOLDERS, flush_to_disk, lock_descriptor
 from align.core.thresholds import BLOCK_BYTES, SCRATCH_NAME_LENGTH
 from align.errors import (
     AlignError,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # format: of linux/fcntl.h and linux/fs.h
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _SCRATCH = re.compile(rf"\.(?P<name>.{{1,{SCRATCH_NAME_LENGTH}}})\.\w{{8}}\.part")
 # What a full disk, an exceeded quota and a limit on the size of a file (RLIMIT_FSIZE, FAT) are called.
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -64,7 +64,7 @@ def atomic_path(destination: Path, nbytes: int = 0) -> Iterator[Path]:
         check_space(written.parent, nbytes)
         with _scratch_folder(written) as folder:
             yield folder / written.name
-            _flush_to_disk(folder / written.name)
+            flush_to_disk(folder / written.name)
             (folder / written.name).replace(written)
     except OSError as error:
         raise _not_written(destination, written.parent, nbytes, error) from error
@@ -131,8 +131,7 @@ def replace_folder(new: Path, destination: Path) -> None:
 
 def _exchange(path: Path, other: Path) -> bool:
     """Exchange two paths of one file system; False where it has no such call."""
-    libc = ctypes.CDLL(None)
-    call = getattr(libc, "renameat2", None)
+    call = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
     return call is not None and call(AT_FDCWD, os.fsencode(path), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE) == 0
 
 
@@ -230,6 +229,8 @@ def _scratch_folder(destination: Path) -> Iterator[Path]:
         for lock in locks:
             _remove_scratch(folder, destination.name, lock)
             os.close(lock)
+        if not OPENS_FOLDERS:
+            _remove_scratch(folder, destination.name, None)
         with contextlib.suppress(OSError):
             folder.rmdir()
 
@@ -239,9 +240,10 @@ def _make_locked(folder: Path, locks: list[int]) -> None:
     while True:
         folder.mkdir(mode=0o700)
         with contextlib.suppress(FileNotFoundError):
-            locks.append(os.open(folder, FOLDER))
-            with contextlib.suppress(OSError):  # some network file systems have no locks; there nothing is cleaned up
-                fcntl.flock(locks[-1], fcntl.LOCK_EX)
+            if OPENS_FOLDERS:
+                locks.append(os.open(folder, FOLDER))
+                with contextlib.suppress(OSError):  # not every system and file system has locks: nothing is cleaned up
+                    lock_descriptor(locks[-1], wait=True)
             if folder.exists():
                 return
 
@@ -263,16 +265,19 @@ def _remove_if_dead(folder: Path, name: str) -> None:
     with contextlib.suppress(OSError):  # it is in use, or not ours to remove
         lock = os.open(folder, FOLDER)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_descriptor(lock, wait=False)
             _remove_scratch(folder, name, lock)
         finally:
             os.close(lock)
 
 
-def _remove_scratch(folder: Path, name: str, opened: int) -> None:
-    """Remove the file and the folder, nothing else that might be in there."""
+def _remove_scratch(folder: Path, name: str, opened: int | None) -> None:
+    """Remove the file and the folder, nothing else that might be in there; `opened` is the folder, where it can be."""
     with contextlib.suppress(OSError):
-        os.unlink(name, dir_fd=opened)
+        if opened is None:
+            (folder / name).unlink()
+        else:
+            os.unlink(name, dir_fd=opened)
     with contextlib.suppress(OSError):
         folder.rmdir()
 
@@ -282,14 +287,6 @@ def _free(folder: Path) -> int:
         return shutil.disk_usage(folder).free
     except OSError:
         return 0
-
-
-def _flush_to_disk(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 # Files of object storage (`s3://bucket/key` and what else fsspec knows), as local files while they are needed.

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from align.core.about import CHECKOUT, PACKAGE
 from align.core.atomic_files import existing_file
+from align.core.operating_system import ACCESS
 from align.core.protocols import (
     CheckpointFormat,
     DumpReader,
@@ -165,8 +166,8 @@ def _make_way(folder: Path, package: str) -> None:
 
 
 def _lies_in_another(file: str, top: str, folder: Path) -> bool:
-    others = [str(other) for other in _FOLDERS if other != folder]
-    return any(file == f"{other}/{top}.py" or file.startswith(f"{other}/{top}/") for other in others)
+    others = [other for other in _FOLDERS if other != folder]
+    return any(file == str(other / f"{top}.py") or file.startswith(f"{other / top}{os.sep}") for other in others)
 
 
 def _file(module: ModuleType) -> str:
@@ -257,7 +258,7 @@ def _note_module(code: Any) -> None:
 def _note(name: str, flags: int) -> None:
     if name.endswith(CODE) or name.startswith(OF_THE_SYSTEM):
         return
-    if flags & os.O_ACCMODE != os.O_RDONLY:
+    if flags & ACCESS != os.O_RDONLY:
         _NOTED.written.add(name)
     elif name not in _NOTED.read:
         state = _state(name)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import resource
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
+from align.core.operating_system import machine_memory, memory_limits
 from align.core.thresholds import LARGE_MODELS_BYTES, LONG_RUN_SECONDS
 from align.core.training import Trainer
 from align.errors import CannotRunError
@@ -156,7 +155,7 @@ def own_bytes() -> int:
 
 def available_bytes() -> int:
     """Memory that can still be taken: the machine's, or less where a limit holds this process or its control group."""
-    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    limits = [machine_memory()]
     with suppress(OSError, ValueError):
         memory = re.search(r"MemAvailable:\s+(\d+) kB", _text("/proc/meminfo"))
         limits += [int(memory[1]) * 1024] if memory else []
@@ -167,11 +166,10 @@ def available_bytes() -> int:
         with suppress(OSError, ValueError):  # no such group, or no limit ("max")
             limit, taken = (int(_text(f"{folder}/memory.{name}")) for name in (most, used))
             limits.append(max(0, limit - taken))
-    for kind, name in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
-        limit = resource.getrlimit(kind)[0]
+    for name, limit in memory_limits():
         with suppress(OSError):
             size = re.search(rf"^{name}:\s+(\d+) kB", _text("/proc/self/status"), re.MULTILINE)
-            limits += [max(0, limit - int(size[1]) * 1024)] if size and limit != resource.RLIM_INFINITY else []
+            limits += [max(0, limit - int(size[1]) * 1024)] if size else []
     return min(limits)
 
 

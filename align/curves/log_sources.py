@@ -22,6 +22,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from align.core.load_code import plugins
+from align.core.operating_system import READ, read_at
 from align.core.protocols import Plugin
 from align.curves.thresholds import (
     BINARY_BYTES,
@@ -269,7 +270,7 @@ class FileBytes:
 
     def __init__(self, path: Path) -> None:
         """Open the file; raises OSError."""
-        self._path, self._file = path, os.open(path, os.O_RDONLY)
+        self._path, self._file = path, os.open(path, READ)
         weakref.finalize(self, os.close, self._file)
         self._size = os.fstat(self._file).st_size
 
@@ -281,7 +282,7 @@ class FileBytes:
         start, stop, _ = part.indices(self._size)
         pieces = []
         try:
-            while start < stop and (piece := os.pread(self._file, stop - start, start)):
+            while start < stop and (piece := read_at(self._file, stop - start, start)):
                 pieces.append(piece)
                 start += len(piece)
         except OSError as error:

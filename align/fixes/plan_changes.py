@@ -21,6 +21,7 @@ from align.core.align_sequences import grouped
 from align.core.atomic_files import sha256_of, write_text
 from align.core.documents import TEXT_BY_NAME, Form, json_text, listed, read_json, table
 from align.core.load_code import INSTALLED
+from align.core.operating_system import flush_to_disk
 from align.errors import CannotRunError
 from align.fixes.fix_result import FixedPlace, RefusedChange, SourcePatch
 from align.fixes.plan_edits import as_in_file, encoded, whole_text
@@ -362,8 +363,7 @@ def replace_file(path: Path, content: bytes) -> None:
     try:
         part.write_bytes(content)
         part.chmod(stat.S_IMODE(path.stat().st_mode))
-        with part.open("rb") as stream:
-            os.fsync(stream.fileno())
+        flush_to_disk(part)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)

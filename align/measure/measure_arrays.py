@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, no_type_check
 import numpy as np
 
 from align.core.atomic_files import write_text
+from align.core.operating_system import user_number
 from align.core.traces import Measurement
 from align.errors import DestinationError
 from align.measure.thresholds import LONGEST_DOT, MEASURED_BLOCK, PEEKED_ELEMENTS, SHARED_BLOCK, TILE, WORTH_LOADING
@@ -392,7 +393,7 @@ def _kept(path: Path) -> Code | None:
     """The code that an earlier run compiled; None if there is none that only this user can have written."""
     try:
         state = path.stat()
-        if state.st_uid != os.getuid() or state.st_mode & 0o022:
+        if state.st_uid != user_number() or state.st_mode & 0o022:
             return None
         code = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -11,7 +11,6 @@ import hashlib
 import mmap
 import os
 import re
-import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ import numpy as np
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.core.atomic_files import atomic_writer, existing_file
 from align.core.load_code import checkpoint_formats, model_readers
+from align.core.operating_system import file_without_name, write_at
 from align.core.parameters import FLOATS, StoredTensor, in_numpy, is_float, is_numeric, numpy_dtype
 from align.core.protocols import ModelCaller
 from align.core.verdicts import Finding
@@ -419,12 +419,12 @@ class SpilledArrays(MutableMapping[str, "Array"]):
             self._kept[name] = np.array(value)
             return
         if self._file is None:
-            self._file = _file_without_name()
+            self._file = file_without_name()
             weakref.finalize(self, os.close, self._file)
         content = np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
         written = 0
         while written < len(content):
-            written += os.pwrite(self._file, content[written:], self._end + written)
+            written += write_at(self._file, content[written:], self._end + written)
         self._kept[name] = self._end, value.dtype, value.shape
         self._end += -(-len(content) // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
 
@@ -467,9 +467,3 @@ class MadeArrays(Mapping[str, "Array"]):
 
     def __len__(self) -> int:
         return len(self._makers)
-
-
-def _file_without_name() -> int:
-    handle, path = tempfile.mkstemp(prefix="align-")
-    Path(path).unlink()
-    return handle

@@ -396,10 +396,3 @@ def set_meanwhile(variable: ContextVar[T], value: T) -> Iterator[T]:
         yield value
     finally:
         variable.reset(token)
-
-
-def peak_memory() -> float:
-    """The most memory that this process had in use, in bytes: Linux counts in KiB."""
-    import resource
-
-    return 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

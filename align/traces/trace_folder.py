@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import errno
-import fcntl
 import json
 import os
 import re
@@ -23,6 +22,7 @@ from zlib import crc32
 import numpy as np
 
 from align.core.documents import to_json_data
+from align.core.operating_system import LOCK_FILE, has_locks, lock_descriptor, read_at
 from align.core.parameters import dtype_name, numpy_dtype
 from align.core.traces import Capture, KeptValues
 from align.errors import DestinationError, FolderInUseError, RunFolderError, UsageError
@@ -363,8 +363,13 @@ def folder_lock(path: Path, folder: Path, kind: Literal["run", "trace"]) -> Iter
     """Hold the lock file `path` while the block runs; it guards a `folder` of this kind.
 
     Raises FolderInUseError if another process, or this one, holds it, and DestinationError if it cannot be made. On
-    file systems without locks nothing is held.
+    file systems without locks nothing is held. A system without `flock` locks the file by filelock, and nobody can
+    read there who holds it.
     """
+    if not has_locks():
+        with _library_lock(path, folder, kind):
+            yield
+        return
     try:
         descriptor = _locked(path, folder, kind)
     except OSError as error:
@@ -378,6 +383,25 @@ def folder_lock(path: Path, folder: Path, kind: Literal["run", "trace"]) -> Iter
         os.close(descriptor)
 
 
+@contextlib.contextmanager
+def _library_lock(path: Path, folder: Path, kind: str) -> Iterator[None]:
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout as error:
+        raise FolderInUseError(say(f"folder_in_use.{kind}", folder=str(folder)), None) from error
+    except OSError as error:
+        raise DestinationError.of("traces_error.lock_not_written", path=path, reason=error.strerror or error) from error
+    try:
+        yield
+    finally:
+        lock.release()
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
 def this_process() -> Holder:
     """This process, from now on."""
     return Holder(os.getpid(), socket.gethostname(), dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"))
@@ -386,9 +410,9 @@ def this_process() -> Holder:
 def _locked(path: Path, folder: Path, kind: str) -> int:
     """Open and lock the file; again, if who held it before removed it in between."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        descriptor = os.open(path, LOCK_FILE, 0o666)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_descriptor(descriptor, wait=False)
         except OSError as error:
             if error.errno in _TAKEN:
                 holder = _read_holder(descriptor)
@@ -409,7 +433,7 @@ def _is_still_there(path: Path, descriptor: int) -> bool:
 def _read_holder(descriptor: int) -> Holder | None:
     """Who wrote into the file; None while that is not done."""
     try:
-        found = json.loads(os.pread(descriptor, LONGEST_LOCK_FILE, 0))
+        found = json.loads(read_at(descriptor, LONGEST_LOCK_FILE, 0))
         return Holder(int(found["pid"]), str(found["host"]), str(found["since"]))
     except (ValueError, TypeError, KeyError):
         return None

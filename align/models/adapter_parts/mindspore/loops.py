@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from align.core.operating_system import peak_memory
 from align.core.traces import OperatorSink as AnsweringSink
 from align.errors import CannotRunError, UserCodeError
 from align.models.adapter_parts.batches import replaced
@@ -32,7 +33,7 @@ from align.models.adapter_parts.mindspore.layers import (
     to_tensor,
 )
 from align.models.adapter_parts.mindspore.optimizers import rates_at_step
-from align.models.live_calls import LiveOperatorCall, around_apply, called_by_user, leaves, peak_memory, with_leaves
+from align.models.live_calls import LiveOperatorCall, around_apply, called_by_user, leaves, with_leaves
 from align.models.loop_watcher import OptimizerState, ScaleFlow, array_distance, array_figures
 from align.models.thresholds import NORM_BYTES
 from align.models.user_code import run_user_code

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from align.core.operating_system import peak_memory
 from align.errors import CannotRunError, UserCodeError
 from align.models.adapter_parts.batches import loss_of_step
 from align.models.adapter_parts.torch.state import array_of, dtype_name, is_scripted, to_array, to_tensor
-from align.models.live_calls import around_apply, peak_memory, with_leaves
+from align.models.live_calls import around_apply, with_leaves
 from align.models.loop_watcher import OptimizerState, ScaleFlow, array_distance, array_figures
 from align.models.user_code import run_user_code
 from align.words.catalogue import say

@@ -1,0 +1,139 @@
+"""What Linux, macOS and Windows do differently, in one place, so that nothing else asks which of them it runs on.
+
+Everything imports on each of them. Where a system lacks a call, what stands here does the same another way, or says
+that it cannot: a lock on an open file is then refused with ENOLCK, as a network file system without locks does.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
+LOCK_FILE = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+FLUSHED = os.O_RDWR if sys.platform == "win32" else os.O_RDONLY  # Windows flushes only what is open for writing
+ACCESS = os.O_RDONLY | os.O_WRONLY | os.O_RDWR
+OPENS_FOLDERS = hasattr(os, "O_DIRECTORY") and os.unlink in os.supports_dir_fd
+KIB = 1024
+_SEEKING = threading.Lock()
+
+
+def has_locks() -> bool:
+    """Tell whether open files can be locked here (`flock`)."""
+    try:
+        import fcntl  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def lock_descriptor(descriptor: int, *, wait: bool) -> None:
+    """Lock an open file or folder until it is closed; raises OSError if another has it or there are no such locks."""
+    if not has_locks():
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+    import fcntl
+
+    fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def read_at(descriptor: int, count: int, offset: int) -> bytes:
+    """Read at most so many bytes from a place of a file; threads that read others do not disturb it."""
+    if hasattr(os, "pread"):
+        return os.pread(descriptor, count, offset)
+    with _SEEKING:
+        os.lseek(descriptor, offset, os.SEEK_SET)
+        return os.read(descriptor, count)
+
+
+def read_into(descriptor: int, buffer: memoryview, offset: int) -> int:
+    """Fill a buffer from a place of a file; returns how many bytes there were."""
+    if hasattr(os, "preadv"):
+        return os.preadv(descriptor, [buffer], offset)
+    content = read_at(descriptor, len(buffer), offset)
+    buffer[: len(content)] = content
+    return len(content)
+
+
+def write_at(descriptor: int, content: memoryview, offset: int) -> int:
+    """Write at a place of a file; returns how many bytes were taken."""
+    if hasattr(os, "pwrite"):
+        return os.pwrite(descriptor, content, offset)
+    with _SEEKING:
+        os.lseek(descriptor, offset, os.SEEK_SET)
+        return os.write(descriptor, content)
+
+
+def file_without_name() -> int:
+    """Open a new file that is gone as soon as it is closed."""
+    descriptor, name = tempfile.mkstemp(prefix="align-")
+    if goes := getattr(os, "O_TEMPORARY", 0):  # Windows keeps the name of an open file
+        os.close(descriptor)
+        return os.open(name, os.O_RDWR | READ | goes)
+    Path(name).unlink()
+    return descriptor
+
+
+def flush_to_disk(path: Path) -> None:
+    """Wait until a file is on the disk; raises OSError."""
+    descriptor = os.open(path, FLUSHED)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def usable_cores() -> int:
+    """How many processor cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def user_number() -> int | None:
+    """The number of the user that owns this process; None where files have no such owners."""
+    return os.getuid() if hasattr(os, "getuid") else None
+
+
+def peak_memory() -> float:
+    """The most memory that this process had in use, in bytes; 0 where the system does not say.
+
+    Linux counts in KiB, macOS in bytes.
+    """
+    try:
+        import resource
+    except ImportError:
+        return 0.0
+    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else KIB))
+
+
+def memory_limits() -> list[tuple[str, int]]:
+    """The limits of this process, in bytes, each with what counts against it: a name of `/proc/self/status`."""
+    try:
+        import resource
+    except ImportError:
+        return []
+    names = (("RLIMIT_AS", "VmSize"), ("RLIMIT_DATA", "VmData"))
+    kinds = [(getattr(resource, kind), name) for kind, name in names if hasattr(resource, kind)]
+    limits = [(name, resource.getrlimit(kind)[0]) for kind, name in kinds]
+    return [(name, limit) for name, limit in limits if limit != resource.RLIM_INFINITY]
+
+
+def machine_memory() -> int:
+    """Bytes of memory that the machine has; as many as can be where the system does not say."""
+    if not hasattr(os, "sysconf"):
+        return sys.maxsize
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def read_here_and_there(data: Any) -> None:
+    """Tell the system that a mapped file is read by jumps: reading ahead would read the whole file."""
+    import mmap
+
+    if hasattr(mmap, "MADV_RANDOM"):
+        data.madvise(mmap.MADV_RANDOM)
