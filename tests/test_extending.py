@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import json
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +17,7 @@ import pytest
 import align.cli
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.cli.main import main
-from align.core import load_code
+from align.core import about, load_code
 from align.core.name_map import LayerChoice
 from align.core.parameters import Parameter
 from align.core.protocols import CheckpointFormat, ModelReader, ModelRunner
@@ -32,6 +35,7 @@ from align.rules import training_rules
 from align.rules.layer_rules import LayerFamily, mappings_folder, read_layer_rules
 from align.rules.model_families import model_families
 from align.rules.pitfalls import pitfalls, read_pitfalls
+from align.runs.check_plugins import layer_faults, pitfall_faults
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -108,6 +112,7 @@ def test_each_recipe_names_places_that_are_there(recipe) -> None:
 
 def test_every_recipe_that_shows_a_file_is_run_here() -> None:
     assert {name for name, text in RECIPES.items() if "```" in text} == {
+        "Rules and plugins of your own, without a change of align",
         "A layer rule", "A log format", "A console as data", "A checkpoint format", "A model family", "A pitfall",
         "State of an optimizer", "The rule of an optimizer", "A command",
     }  # fmt: skip
@@ -165,6 +170,86 @@ def test_the_checkpoint_format_is_read_and_refuses_to_be_written(plugin, tmp_pat
     path.write_bytes(b"RAW32\0\0\0" + b"abc")
     with pytest.raises(NotACheckpointError, match="no whole number"):
         open_checkpoint(path)
+
+
+def test_rules_and_plugins_of_a_user_are_found_used_and_checked(tmp_path) -> None:
+    package, project = tmp_path / "installed", tmp_path / "project"
+    information = package / "foo_logs-1.0.dist-info"
+    information.mkdir(parents=True)
+    (project / "mappings" / "models").mkdir(parents=True)
+    (package / "foo_logs.py").write_text(example("A log format", "python"), encoding="utf-8")
+    (package / "bad_logs.py").write_text("import nothing_of_this_name\n", encoding="utf-8")
+    shown = example("Rules and plugins of your own, without a change of align", "toml")
+    group, entry = re.findall(r'entry-points\."([\w.]+)"\].*\n(\w+) = "([\w:]+)"', shown)[0][0::2]
+    lines = [f"[{group}]", f"foo = {entry}", "bad = bad_logs:PLUGIN", "[mindalign.dumps]", "plain = foo_logs:PLUGIN"]
+    (information / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: foo-logs\nVersion: 1.0\n", encoding="utf-8")
+    family = example("A model family", "toml")
+    (project / "mappings" / "models" / "somebody.toml").write_text(family, encoding="utf-8")
+    wrong = family.replace('"layers.11.attn.k"]', '"layers.12.attn.k"]')
+    (project / "mappings" / "models" / "wrong.toml").write_text(wrong, encoding="utf-8")
+    (project / "align.toml").write_text("", encoding="utf-8")
+    (project / "foo.log").write_text("iter=0 loss=2.3026\niter=1 loss=2.2981\n", encoding="utf-8")
+
+    checked, said, warned = run_align(package, project, "plugins", "--check", "--json")
+    states = {(row["kind"], row["name"]): (row["state"], row["origin"]) for row in json.loads(said)}
+    assert checked == 1
+    assert states == {
+        ("models", "somebody"): ("passed", str(project / "mappings" / "models" / "somebody.toml")),
+        ("models", "wrong"): ("failed", str(project / "mappings" / "models" / "wrong.toml")),
+        ("losslogs", "foo"): ("passed", "foo-logs"),
+        ("losslogs", "bad"): ("failed", "foo-logs"),
+        ("dumps", "plain"): ("failed", "foo-logs"),
+    }
+    assert "the plugin bad (mindalign.losslogs) of the package foo-logs is left out: ModuleNotFoundError" in warned
+    assert run_align(package, project, "loss", "foo.log", "foo.log", "--format", "foo")[0] == 0
+    assert run_align(package, package, "plugins", "--check")[0] == 1  # what the package brings alone
+    assert run_align(project, tmp_path, "plugins", "--check")[0] == 2  # nothing
+
+
+def test_rules_lie_beside_the_project_that_is_named_and_where_the_variable_says(tmp_path, monkeypatch) -> None:
+    files = [tmp_path / name / "mappings" / "models" / f"{name}.toml" for name in ("one", "two", "three")]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.write_text("", encoding="utf-8")
+    monkeypatch.setenv("ALIGN_MAPPINGS", os.pathsep.join([str(files[1].parents[1]), str(tmp_path / "none")]))
+    monkeypatch.setattr(about, "_CHOSEN", [tmp_path / "one" / "align.toml"])
+    assert [path.stem for path in about.user_mappings("models")] == ["two", "one"]
+    monkeypatch.setattr(about, "_CHOSEN", [])
+    (tmp_path / "three" / "align.toml").write_text("", encoding="utf-8")
+    monkeypatch.chdir(tmp_path / "three")
+    assert [path.stem for path in about.user_mappings("models")] == ["two", "three"]
+
+
+@pytest.mark.frameworks
+def test_a_layer_rule_that_says_something_wrong_fails_its_check(tmp_path) -> None:
+    shown = example("A layer rule", "toml")
+    for old, new in (
+        ('{ weight = "w" }', '{ weight = "slope" }'),
+        ('misses = ["torch.nn.ReLU()"', 'misses = ["torch.nn.PReLU()"'),
+    ):
+        (tmp_path / "prelu.toml").write_text(shown.replace(old, new), encoding="utf-8")
+        (rule,) = read_layer_rules(tmp_path / "prelu.toml")
+        assert layer_faults(rule) != []
+    (tmp_path / "prelu.toml").write_text(shown, encoding="utf-8")
+    assert layer_faults(read_layer_rules(tmp_path / "prelu.toml")[0]) == []
+    (rule,) = (rule for rule in pitfalls() if rule.id == "dropout-probability")
+    assert pitfall_faults(rule) == []
+    examples = dataclasses.replace(rule.examples, differ=rule.examples.agree[:1], agree=rule.examples.differ[:1])
+    assert len(pitfall_faults(dataclasses.replace(rule, examples=examples))) == 2
+
+
+def run_align(package: Path, project: Path, *arguments: str) -> tuple[int, str, str]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(package), str(ROOT)]), "ALIGN_LANG": "en"}
+    result = subprocess.run(
+        [sys.executable, "-m", "align", *arguments],
+        cwd=project,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return result.returncode, result.stdout, result.stderr
 
 
 def test_the_smallest_adapter_offers_what_the_recipe_says() -> None:

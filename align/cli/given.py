@@ -247,11 +247,16 @@ def _rejoined(between: re.Pattern[str], text: str, change: Callable[[str], str])
     return mark.join(filter(None, map(change, between.split(text))))
 
 
+def named_project(arguments: Sequence[str]) -> Path | None:
+    """The project file that a command line names."""
+    asked = [value for name, value in pairwise((*arguments, "")) if name == "--project"]
+    asked += [word.partition("=")[2] for word in arguments if word.startswith("--project=")]
+    return Path(asked[-1]) if asked else None
+
+
 def language_of_project(arguments: Sequence[str]) -> str:
     """The language that the project file of a command line names, "" if none does: read as text, in no time."""
-    asked = [value for name, value in pairwise((*arguments, "")) if name == "--project"]
-    asked += [one.partition("=")[2] for one in arguments if one.startswith("--project=")]
-    file = Path(asked[-1]) if asked else find_project()
+    file = named_project(arguments) or find_project()
     text = "" if file is None else text_of_project(file)
     if file is not None and file.name == PYPROJECT:
         text = re.split(r"^\s*\[tool\.align\][^\n]*$", text, maxsplit=1, flags=re.MULTILINE)[-1]

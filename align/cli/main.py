@@ -21,6 +21,7 @@ from align.cli.given import (
     has_letters_of_all,
     interrupted,
     language_of_project,
+    named_project,
     open_streams,
     own_hints,
     print_json,
@@ -30,7 +31,7 @@ from align.cli.given import (
     typed_options,
 )
 from align.cli.overview import complete_in, drawn_overview
-from align.core.about import __version__, refuse_sudden_ends
+from align.core.about import __version__, choose_project, refuse_sudden_ends
 from align.errors import AlignError, CannotRunError, UsageError
 from align.words.catalogue import ENGLISH, LANGUAGES, VARIABLE, harmless, reader_language, say, speak
 
@@ -59,6 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = "--debug" in arguments
     before = speak(ENGLISH if _open_calls else "")  # what a command of a command says is read by align, not by a user
     loud = speak_only_first("-q" in arguments or "--quiet" in arguments)
+    if not _open_calls:
+        choose_project(named_project(arguments))
     _open_calls.append(arguments)
     try:
         code = _run(_in_language([argument for argument in arguments if argument not in _OF_ALL]))

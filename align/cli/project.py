@@ -8,7 +8,7 @@ import os
 import shlex
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -503,9 +503,34 @@ def _sides_of(job: FixJob, result: FixResult) -> Project:
 # `align plugins`: what is installed, what is missing, and how to get it.
 
 
-def plugins_command(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> int:
-    """List frameworks, formats of checkpoints, logs, dumps and settings, and model families; say what can be used."""
-    from align.core.load_code import INSTALL_HINT, plugin_states
+def plugins_command(
+    check: Annotated[
+        bool, typer.Option("--check", help="Hold rules and plugins of your own against their examples.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> int:
+    """List frameworks, formats of checkpoints, logs, dumps and settings, rungs and model families; say what is usable.
+
+    Exit code, with --check, 0: every example of your own rules and plugins is as it should be; 1: some are not.
+    """
+    import json as json_module
+
+    from align.report.show_result import print_plugins
+
+    if check:
+        from align.runs.check_plugins import check_plugins
+
+        checks = check_plugins()
+        rows = [{**asdict(one), "reasons": list(one.reasons)} for one in checks]
+        print_json(json_module.dumps(rows, indent=1)) if json else print_plugins(rows)
+        return 1 if any(one.state == "failed" for one in checks) else 0
+    rows = _plugin_rows()
+    print_json(json_module.dumps(rows, indent=1)) if json else print_plugins(rows)
+    return 0
+
+
+def _plugin_rows() -> list[dict[str, Any]]:
+    from align.core.load_code import INSTALL_HINT, plugin_states, refused_plugins
     from align.rules.model_families import model_families
 
     rows = []
@@ -517,21 +542,24 @@ def plugins_command(json: Annotated[bool, typer.Option("--json", help="Print JSO
                 "name": state.plugin.name,
                 "summary": state.plugin.summary,
                 "state": f"missing: {hint}" if state.missing else "ready",
+                "package": state.package,
             }
         )
-    families = (
-        {"room": "families", "name": one.name, "summary": one.about, "state": "ready"} for one in model_families()
-    )
-    rows.extend(families)
-    if json:
-        import json as json_module
-
-        print_json(json_module.dumps(rows, indent=1))
-    else:
-        from align.report.show_result import print_plugins
-
-        print_plugins(rows)
-    return 0
+    rows += [
+        {
+            "room": entry.group.partition(".")[2],
+            "name": entry.entry,
+            "summary": "",
+            "state": f"refused: {entry.fault}",
+            "package": entry.package,
+        }
+        for entry in refused_plugins()
+    ]
+    rows += [
+        {"room": "families", "name": family.name, "summary": family.about, "state": "ready", "package": ""}
+        for family in model_families()
+    ]
+    return rows
 
 
 def schema_command(

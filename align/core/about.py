@@ -19,6 +19,7 @@ RUN_FOLDER = "align-run"  # where `align run` writes by default
 PACKAGE = Path(__file__).parents[1]
 CHECKOUT = PACKAGE.parent
 
+MAPPINGS, MAPPINGS_VARIABLE = "mappings", "ALIGN_MAPPINGS"
 PROJECT_FILE, PYPROJECT = "align.toml", "pyproject.toml"
 TABLE = re.compile(r"^\s*\[tool\.align\b", re.MULTILINE)
 
@@ -37,6 +38,29 @@ def find_project() -> Path | None:
         if (folder / ".git").exists():
             return None
     return None
+
+
+def user_mappings(kind: str) -> tuple[Path, ...]:
+    """The rule files of a kind (`layers`, `models`, `pitfalls`, `log_formats`) that the user wrote.
+
+    They lie in the folders that `ALIGN_MAPPINGS` names, as PATH does, and in `mappings/` beside the project file that
+    the command line names, or that is found.
+    """
+    project = _CHOSEN[-1] if _CHOSEN else find_project()
+    folders = [Path(name) for name in os.environ.get(MAPPINGS_VARIABLE, "").split(os.pathsep) if name]
+    folders += [project.absolute().parent / MAPPINGS] if project is not None else []
+    places = dict.fromkeys(folder.resolve() for folder in folders)
+    return tuple(
+        path for folder in places if folder != CHECKOUT / MAPPINGS for path in sorted(folder.glob(f"{kind}/*.toml"))
+    )
+
+
+_CHOSEN: list[Path] = []
+
+
+def choose_project(file: Path | None) -> None:
+    """The project file that a command line names, if it names one, from now on."""
+    _CHOSEN[:] = [] if file is None else [file]
 
 
 def text_of_project(path: Path) -> str:

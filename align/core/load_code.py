@@ -14,13 +14,16 @@ import ast
 import contextlib
 import importlib
 import importlib.util
+import logging
 import os
 import pkgutil
+import re
 import sys
 import sysconfig
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from align.core.about import CHECKOUT, PACKAGE
@@ -39,10 +42,11 @@ from align.core.protocols import (
     TrustedLoader,
 )
 from align.errors import AlignError, FrameworkMissingError, MissingFileError
-from align.words.catalogue import texts
+from align.words.catalogue import say, texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from importlib import metadata
     from types import ModuleType
 
 _FOLDERS: list[Path] = []
@@ -284,15 +288,31 @@ def _name(given: Any) -> str:
 # plugin. Plugins import without their packages; what is missing is distinguished from what is installed but broken.
 
 
-PluginKind = Literal["frameworks", "formats", "losslogs", "foreign", "settings"]
+PluginKind = Literal["frameworks", "formats", "losslogs", "foreign", "settings", "rungs"]
+RUNGS = "align.runs.rungs"
 PACKAGES: dict[PluginKind, str] = {
     "frameworks": "align.models.frameworks",
     "formats": "align.checkpoints.formats",
     "losslogs": "align.curves.losslogs",
     "foreign": "align.traces.foreign",
     "settings": "align.hyperparameters.readers",
+    "rungs": RUNGS,
 }
 RESULT_VIEWS = "align.report.open_run"
+# Groups of entry points by which installed packages bring plugins, and what these must offer.
+GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "align.checkpoints.formats": (
+        "mindalign.formats",
+        ("align.core.protocols.CheckpointFormat", "align.core.protocols.FolderFormat"),
+    ),
+    "align.curves.losslogs": ("mindalign.losslogs", ("align.curves.log_sources.LogFormat",)),
+    "align.traces.foreign": ("mindalign.dumps", ("align.core.protocols.DumpReader",)),
+    RUNGS: ("mindalign.rungs", ("align.runs.rung.Rung",)),
+}
+# What importing a package of somebody else's may raise.
+UNFIT_PLUGIN = (
+    ImportError, SyntaxError, NameError, AttributeError, TypeError, ValueError, LookupError, OSError, RuntimeError,
+)  # fmt: skip
 INSTALL_HINT = {
     "yaml": "pip install PyYAML",
     "tensorboard": "pip install tensorboard",
@@ -315,6 +335,7 @@ class PluginState:
     plugin: Plugin
     missing: tuple[str, ...]
     broken: dict[str, str]
+    package: str = ""  # the installed package that brought it, "" for align itself
 
     @property
     def usable(self) -> bool:
@@ -339,7 +360,83 @@ def load_plugins(folder: str) -> dict[str, Plugin]:
             if plugin.name in by_name:
                 raise AlignError(*texts("plugin_fault.name_twice", folder=folder, name=plugin.name))
             by_name[plugin.name] = plugin
+    for entry in installed_plugins(folder):
+        if entry.plugin is not None and entry.plugin.name in by_name:
+            _refuse(entry, say("plugin_fault.name_taken", name=entry.plugin.name))
+        elif entry.plugin is not None:
+            by_name[entry.plugin.name] = entry.plugin
     return dict(sorted(by_name.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledPlugin:
+    """What an installed package announces by an entry point; `plugin` is None where it is unfit: `fault` says why."""
+
+    group: str
+    entry: str
+    package: str
+    plugin: Plugin | None
+    fault: str = ""
+
+
+_REFUSED: dict[tuple[str, str], InstalledPlugin] = {}
+
+
+def refused_plugins() -> list[InstalledPlugin]:
+    """Those of installed packages that cannot be used, of the kinds that were asked for so far."""
+    return [_REFUSED[key] for key in sorted(_REFUSED)]
+
+
+@cache
+def installed_plugins(folder: str) -> tuple[InstalledPlugin, ...]:
+    """Plugins that installed packages add to those of a folder (`align.checkpoints.formats`), by entry points.
+
+    One that cannot be imported, or does not offer what its kind must, is left out, and said so by a warning.
+    """
+    if folder not in GROUPS or GROUPS[folder][0] not in _announced_groups():
+        return ()
+    from importlib import metadata
+
+    entries = sorted(metadata.entry_points(group=GROUPS[folder][0]), key=lambda entry: (entry.name, entry.value))
+    return tuple(_load_entry(folder, entry) for entry in entries)
+
+
+@cache
+def _announced_groups() -> frozenset[str]:
+    """The groups of mindalign that installed packages name: importlib.metadata takes ten times as long to say none."""
+    groups: set[str] = set()
+    for folder in dict.fromkeys(sys.path):
+        with contextlib.suppress(OSError):
+            for name in os.listdir(folder or "."):  # noqa: PTH208 - a start has no time for thousands of paths
+                if name.endswith((".dist-info", ".egg-info")):
+                    with contextlib.suppress(OSError):
+                        text = Path(folder, name, "entry_points.txt").read_bytes()
+                        groups.update(map(bytes.decode, re.findall(rb"\[(mindalign\.[a-z]+)\]", text)))
+    return frozenset(groups)
+
+
+def _load_entry(folder: str, entry: metadata.EntryPoint) -> InstalledPlugin:
+    group, offers = GROUPS[folder]
+    package = entry.dist.name if entry.dist is not None else ""
+    try:
+        plugin: Any = entry.load()
+    except UNFIT_PLUGIN as error:
+        return _refuse(InstalledPlugin(group, entry.name, package, None), f"{type(error).__name__}: {error}")
+    kinds = [resolve_name(place) for place in offers]
+    if not any(isinstance(plugin, kind) for kind in kinds):
+        lacks = sorted(name for name in dir(kinds[0]) if name[0] != "_" and not hasattr(plugin, name))
+        return _refuse(InstalledPlugin(group, entry.name, package, None), say("plugin_fault.lacks", names=lacks))
+    return InstalledPlugin(group, entry.name, package, plugin)
+
+
+def _refuse(entry: InstalledPlugin, fault: str) -> InstalledPlugin:
+    """Note a plugin that is left out, and warn of it once."""
+    refused = replace(entry, plugin=None, fault=fault)
+    if (entry.group, entry.entry) not in _REFUSED:
+        _REFUSED[entry.group, entry.entry] = refused
+        text = say("plugin_fault.left_out", package=entry.package, group=entry.group, name=entry.entry, fault=fault)
+        logging.getLogger(__name__).warning("%s", text)
+    return refused
 
 
 def _plugins_of(module: ModuleType) -> tuple[Plugin, ...]:
@@ -407,12 +504,13 @@ def check_packages(plugin: Plugin) -> None:
 def plugin_states(*, try_import: bool = False) -> list[PluginState]:
     """Every plugin of every kind; with `try_import`, packages are imported to tell "absent" from "broken"."""
     states = []
-    for kind in PACKAGES:
+    for kind, folder in PACKAGES.items():
+        packages = {entry.plugin.name: entry.package for entry in installed_plugins(folder) if entry.plugin is not None}
         for plugin in plugins(kind).values():
             missing = tuple(p for p in plugin.requires if importlib.util.find_spec(p) is None)
             present = [p for p in plugin.requires if p not in missing] if try_import else []
             broken = {p: reason for p in present if (reason := _import_failure(p))}
-            states.append(PluginState(kind, plugin, missing, broken))
+            states.append(PluginState(kind, plugin, missing, broken, packages.get(plugin.name, "")))
     return states
 
 

@@ -17,7 +17,7 @@ from align.core.about import __version__
 from align.core.documents import in_words, to_json_data
 from align.core.protocols import collector_paused
 from align.errors import RunFolderError
-from align.report.blocks import Block, Column, Facts, Lines, Row, Table, shorten_path, text_width, verdict_block
+from align.report.blocks import Block, Column, Facts, Lines, Row, Table, Tone, shorten_path, text_width, verdict_block
 from align.report.thresholds import (
     LABEL_COLUMN_WIDTH,
     LINES_AT_ONCE,
@@ -113,18 +113,25 @@ def print_verdict(verdict: Verdict) -> None:
         print_blocks([verdict_block(in_words(to_json_data(verdict), language))])
 
 
-def print_plugins(rows: Sequence[dict[str, str]]) -> None:
-    """Print one row a plugin: its kind, name, summary and whether it can be used."""
+def print_plugins(rows: Sequence[dict[str, Any]]) -> None:
+    """Print a row for each plugin: its kind, name, summary and state; or of each check, what it showed."""
     with speaking() as language:
-        columns = tuple(Column(say(f"plugins.{key}")) for key in ("room", "name", "summary", "state"))
-        shown = tuple(
-            Row(
-                (row["room"], row["name"], in_words(row["summary"], language), _plugin_state(row["state"])),
-                "good" if row["state"] == "ready" else "open",
+        is_check = "reasons" in rows[0]
+        keys = ("room", "name", "origin", "state") if is_check else ("room", "name", "summary", "state")
+        columns = tuple(Column(say(f"plugins.{key}")) for key in keys)
+        shown = []
+        for row in rows:
+            state = ": ".join([row["state"], "; ".join(row["reasons"])] if row.get("reasons") else [row["state"]])
+            cells = (
+                (row["kind"], row["name"], row["origin"])
+                if is_check
+                else (row["room"], row["name"], in_words(row["summary"], language))
             )
-            for row in rows
-        )
-        print_blocks([Table(say("plugins.title"), columns, shown)])
+            tone: Tone = (
+                "good" if row["state"] in ("ready", "passed") else "bad" if row["state"] == "failed" else "open"
+            )
+            shown.append(Row((*cells, _plugin_state(state)), tone))
+        print_blocks([Table(say("plugins.check" if is_check else "plugins.title"), columns, tuple(shown))])
 
 
 def _plugin_state(state: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from align.core.about import CHECKOUT
+from align.core.about import CHECKOUT, user_mappings
 from align.core.load_code import beside_package
 from align.errors import MappingRuleError
 from align.words.catalogue import say, sentence
@@ -106,11 +106,16 @@ def mappings_folder() -> Path:
     raise MappingRuleError(CHECKOUT / "mappings", say("rule_file.missing"))
 
 
+def rule_files(folder: Path) -> list[Path]:
+    """The rule files of a folder of the package, whose name is their kind (`layers`), then the user's own."""
+    return [*sorted(folder.glob("*.toml")), *user_mappings(folder.name)]
+
+
 @cache
 def layer_rules() -> tuple[LayerRule, ...]:
     """All layer rules, sorted by id."""
     rules: dict[str, tuple[LayerRule, Path]] = {}
-    for path in sorted((mappings_folder() / "layers").glob("*.toml")):
+    for path in rule_files(mappings_folder() / "layers"):
         for rule in read_layer_rules(path):
             if rule.id in rules:
                 raise MappingRuleError(path, say("rule_file.id_twice_in", name=rule.id, other=rules[rule.id][1]))

@@ -15,8 +15,8 @@ from functools import cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from align.errors import UsageError
-from align.rules.layer_rules import layer_rules, mappings_folder, read_rules
+from align.errors import MappingRuleError, UsageError
+from align.rules.layer_rules import layer_rules, mappings_folder, read_rules, rule_files
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
@@ -199,7 +199,12 @@ def model_families() -> list[ModelFamily]:
 
 
 def _files() -> dict[str, Path]:
-    return {path.stem: path for path in sorted((mappings_folder() / "models").glob("*.toml"))}
+    files: dict[str, Path] = {}
+    for path in rule_files(mappings_folder() / "models"):
+        if path.stem in files:
+            raise MappingRuleError(path, say("rule_file.id_twice_in", name=path.stem, other=files[path.stem]))
+        files[path.stem] = path
+    return dict(sorted(files.items()))
 
 
 @cache

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from align.core.verdicts import Severity
 from align.errors import PitfallFileError
-from align.rules.layer_rules import mappings_folder
+from align.rules.layer_rules import mappings_folder, rule_files
 from align.words.catalogue import say, sentence
 
 if sys.version_info >= (3, 11):
@@ -99,7 +99,7 @@ def pitfalls() -> tuple[Pitfall, ...]:
     """All rules, sorted by topic and id; raises PitfallFileError naming every fault of every file."""
     rules: list[Pitfall] = []
     faults: list[str] = []
-    for path in sorted((mappings_folder() / "pitfalls").glob("*.toml")):
+    for path in rule_files(mappings_folder() / "pitfalls"):
         read, wrong = read_pitfalls(path)
         rules += read
         faults += [say("fault_list.one", head=path.name, fault=fault) for fault in wrong]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from align.core.align_sequences import grouped
 from align.core.documents import kept_sentence
-from align.core.load_code import file_models, load_plugins
+from align.core.load_code import RUNGS, file_models, load_plugins
 from align.core.verdicts import Coverage, Outcome, ShownResult, Verdict
 from align.runs.read_settings import SIDES, file_or_function, given_batches, numbered_sources
 from align.words.catalogue import sentence, word
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from align.runs.project_file import Project, ProjectSide
     from align.runs.run_folder import Result
     from align.words.catalogue import Sentence
-
-
-RUNGS = "align.runs.rungs"
 
 
 class Made(NamedTuple):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from align.core.about import CHECKOUT
+from align.core.about import CHECKOUT, user_mappings
 from align.core.load_code import beside_package
 from align.curves.log_parts.record_lines import named_validation, phase_by_name, starts_again
 from align.curves.log_parts.table_builder import (
@@ -386,7 +386,7 @@ _KINDS = ("console", "table")
 @cache
 def format_tables(kind: Literal["console", "table"]) -> tuple[tuple[Path, dict[str, Any]], ...]:
     """Return all tables of a kind, each with its file; raises MappingRuleError if the installation lacks them."""
-    files = sorted(mapping_place(_FOLDER).glob("*.toml"))
+    files = [*sorted(mapping_place(_FOLDER).glob("*.toml")), *user_mappings(_FOLDER)]
     return tuple((path, table) for path in files for table in read_format_tables(path).get(kind, []))
 
 

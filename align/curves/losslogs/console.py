@@ -56,7 +56,7 @@ class ConsoleFormat(LogPlugin):
     def __init__(self, lines: ConsoleLines) -> None:
         self._lines = lines
         self.name, self.summary, self.quoted = lines.name, lines.summary, lines.quoted
-        self.sample = lines.sample.encode()
+        self.sample, self.points, self.path = lines.sample.encode(), lines.points, lines.path
 
     def recognizes(self, source: LogSource) -> bool:
         """Tell whether one line or more is of training, and nothing shows another format."""
