@@ -20,7 +20,7 @@ LOCK_FILE = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 FLUSHED = os.O_RDWR if sys.platform == "win32" else os.O_RDONLY  # Windows flushes only what is open for writing
 ACCESS = os.O_RDONLY | os.O_WRONLY | os.O_RDWR
 OPENS_FOLDERS = hasattr(os, "O_DIRECTORY") and os.unlink in os.supports_dir_fd
-KIB = 1024
+KIB = 1024  # format: in what Linux counts a process's memory
 _SEEKING = threading.Lock()
 
 
