@@ -43,13 +43,22 @@ if TYPE_CHECKING:
 
     from align.fixes.fix_port import Executed
     from align.fixes.fix_result import FixJob, FixResult
+    from align.runs.baseline import RunRecord
     from align.runs.climb_ladder import Performed
     from align.runs.project_file import Project
+    from align.runs.run_folder import RunFolder
     from align.runs.rung import Call, RungResult
     from align.runs.write_project import Key
 
 
 SameOfPortOption = Annotated[str | None, typer.Option(metavar="SIDE", help="The same for the port.")]
+JunitOption = Annotated[
+    Path | None, typer.Option("--junit", metavar="FILE", help="Write this JUnit file for a CI system.")
+]
+SarifOption = Annotated[
+    Path | None,
+    typer.Option("--sarif", metavar="FILE", help="Write this SARIF file, which shows each finding at its line."),
+]
 _TRACE = "A folder of `align capture`, of an original whose framework is not here."
 
 
@@ -135,7 +144,7 @@ def _ask(key: Key, fits: Sequence[str]) -> str:
 # `align run`: all rungs of a project, from the environment to the training curve.
 
 
-def run_command(
+def run_command(  # noqa: PLR0913 - one parameter an option
     project: ProjectOption = None,
     folder: Annotated[
         Path | None,
@@ -146,12 +155,22 @@ def run_command(
     ] = "",
     only: Annotated[list[str] | None, typer.Option(metavar="RUNG", help="Run only this rung; may be repeated.")] = None,
     keep_going: Annotated[bool, typer.Option("--keep-going", help="Do not stop at the first rung that fails.")] = False,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Fail on what this accepted run did not have, and on nothing else."),
+    ] = None,
+    update_baseline: Annotated[
+        bool, typer.Option("--update-baseline", help="Accept this run: write it as the --baseline.")
+    ] = False,
+    junit: JunitOption = None,
+    sarif: SarifOption = None,
     json: JsonOption = False,
 ) -> int:
     """Compare parameters, settings, weights, outputs and training of a project, one after another up to a failure.
 
     Each of these is a rung. One that has passed is run again only if something it rests on has changed. Exit code 0:
-    all rungs that were asked for passed; 1: one failed; 2: some could not be compared or were not run.
+    all rungs that were asked for passed; 1: one failed; 2: some could not be compared or were not run. With --baseline
+    no failure stops it, and the exit code is 1 if anything is new, else 0.
     """
     from align.errors import UsageError
     from align.report.show_result import print_result
@@ -165,22 +184,64 @@ def run_command(
         raise UsageError.of("cli_usage.no_project", file=NAME)
     if first and only:
         raise UsageError.of("cli_usage.from_and_only")
+    if update_baseline and baseline is None:
+        raise UsageError.of("cli_usage.no_baseline_file")
+    before = _accepted_run(baseline, is_needed=not update_baseline)
     chosen = folder or settings.run_folder or Path(RUN_FOLDER)
     RunFolder.check(chosen)
-    climb = Climb(first, tuple(only or ()), keep_going)
+    climb = Climb(first, tuple(only or ()), keep_going or baseline is not None)
     try:
         result = climb_ladder(settings, chosen, perform, climb, announce)
     except KeyboardInterrupt:
         tell(say("ladder_table.kept"), err=True)
         raise
     document = RunFolder(chosen).read("ladder") or {}
-    if json:
+    if json and baseline is None:
         import json as json_module
 
         print_json(json_module.dumps(document, indent=1, ensure_ascii=False))
-    else:
+    elif not json:
         print_result(document, only_first=speaks_only_first())
-    return result.verdict.exit_code
+    _write_files(chosen, {"junit": junit, "sarif": sarif}, quiet=json)
+    if baseline is None:
+        return result.verdict.exit_code
+    return _held_against(baseline, before, RunFolder(chosen), settings, accept=update_baseline, json=json)
+
+
+def _accepted_run(baseline: Path | None, *, is_needed: bool) -> RunRecord | None:
+    """The run of a baseline, read before anything is run; None where there is none yet."""
+    from align.runs.baseline import read_baseline
+
+    return read_baseline(baseline) if baseline is not None and (is_needed or baseline.is_file()) else None
+
+
+def _write_files(folder: Path, files: Mapping[str, Path | None], *, quiet: bool) -> None:
+    """Write a run for other programs, and say which files there are."""
+    from align.report.write_report import write_exports
+
+    if any(files.values()):
+        write_exports(folder, **files)
+        for path in files.values():
+            if path is not None and not quiet:
+                tell(say("told.written", names=[path]))
+
+
+def _held_against(
+    file: Path, before: RunRecord | None, folder: RunFolder, settings: Project, *, accept: bool, json: bool
+) -> int:
+    """Show a run beside its baseline, and write it as the new one where it is accepted."""
+    from align.report.judged_run import judged_run
+    from align.runs.baseline import compare_with_baseline, record_run, write_baseline
+
+    ladder = judged_run(folder.path).ladder
+    record = record_run(ladder, folder, settings)
+    comparison = compare_with_baseline(file, before or record, record, ladder.verdict)
+    if accept:
+        write_baseline(file, record, ladder.verdict)
+    hand_over(comparison, {"baseline": file}, None, json)
+    if accept and not json:
+        tell(say("told.written", names=[file]))
+    return 0 if accept else comparison.exit_code
 
 
 def perform(call: Call) -> Performed:
@@ -262,22 +323,19 @@ def report_command(
     no_html: Annotated[bool, typer.Option("--no-html", help="Write the notebook without the HTML page.")] = False,
     markdown: Annotated[
         Path | None,
-        typer.Option(
-            "--markdown", metavar="FILE", help="Write this Markdown file for a pull request, and no notebook."
-        ),
+        typer.Option("--markdown", metavar="FILE", help="Write this Markdown file for a pull request."),
     ] = None,
-    junit: Annotated[
-        Path | None,
-        typer.Option("--junit", metavar="FILE", help="Write this JUnit file for a CI system, and no notebook."),
-    ] = None,
+    junit: JunitOption = None,
+    sarif: SarifOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Write report.ipynb (executed), report.html and report.json into a run folder.
+    """Write report.ipynb (executed), report.html and report.json into a run folder, or only the files asked for.
 
     The exit code is that of the verdict over all rungs; in a folder of `align run` it is the same as there.
     """
-    if markdown is not None or junit is not None:
-        return _export(run_folder, markdown, junit, json=json)
+    files = {"markdown": markdown, "junit": junit, "sarif": sarif}
+    if any(files.values()):
+        return _export(run_folder, files, json=json)
     from align.cli.shared import progress_bar
     from align.core.verdicts import Outcome
     from align.report.write_report import write_report
@@ -305,18 +363,19 @@ def report_command(
     return Outcome(summary["outcome"]).exit_code
 
 
-def _export(run_folder: Path, markdown: Path | None, junit: Path | None, *, json: bool) -> int:
+def _export(run_folder: Path, files: Mapping[str, Path | None], *, json: bool) -> int:
     """Write a run for other programs; nothing else is written."""
     from align.cli.shared import finish
-    from align.report.write_report import write_exports
+    from align.report.judged_run import judged_run
 
-    ladder = write_exports(run_folder, markdown=markdown, junit=junit)
+    _write_files(run_folder, files, quiet=True)
+    ladder = judged_run(run_folder).ladder
     if json:
         return finish(ladder, {}, None, json=True)
     from align.report.show_result import print_verdict
 
     print_verdict(ladder.verdict)
-    for path in (markdown, junit):
+    for path in files.values():
         if path is not None:
             tell(say("told.written", names=[path]))
     return ladder.verdict.exit_code

@@ -168,6 +168,10 @@ CULPRITS_SHOWN: Final = 6
 """Culprits of one rung that the ladder lists, so that all rungs fit a screen.
 Choice: fewer would hide what one correction leaves; `--all` of the rung's own command and its page list every one."""
 
+DIFFERENCES_SHOWN: Final = 12
+"""New or mended things that are listed beside a baseline, so that both fit a screen.
+Choice: twice CULPRITS_SHOWN, since a rung is named beside what it found; `--json` holds all."""
+
 # The page.
 
 CARD_LINES: Final = 3

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import json
 import os
 import re
 import sys
 import tempfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 from align.core.about import CHECKOUT, __version__
+from align.core.align_sequences import grouped
 from align.core.atomic_files import write_text
 from align.core.protocols import silent
 from align.errors import FrameworkMissingError, ReportError, UsageError
@@ -37,15 +40,17 @@ from align.report.thresholds import (
     MARKDOWN_CHARACTERS,
     SHORT_TABLE_ROWS,
 )
+from align.runs.baseline import cause_id, fingerprint
 from align.runs.run_folder import RunFolder
+from align.runs.rung import Culprit
 from align.words.catalogue import VARIABLE, in_language, printable, reader_language, say, speaking, word
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from align.core.protocols import Progress
     from align.report.judged_run import JudgedRun
-    from align.runs.rung import LadderResult, RungResult, RungState
+    from align.runs.rung import RungResult, RungState
 
 PACKAGES = ("nbformat", "nbclient", "ipykernel", "matplotlib")
 LOST_FIELDS = (AttributeError, LookupError, TypeError, ValueError)  # of results that are not whole
@@ -196,24 +201,25 @@ def _end_of_output(output: IO[bytes]) -> str:
     return f"\n{text[-KERNEL_OUTPUT_SHOWN:]}" if text else ""
 
 
-# `align report --markdown` and `--junit`: a run folder for other programs, without a notebook and what that needs.
+# `align report --markdown`, `--junit` and `--sarif`: a run folder for other programs, without a notebook and what that
+# needs.
 
 
-def write_exports(run_folder: Path | str, *, markdown: Path | None = None, junit: Path | None = None) -> LadderResult:
-    """Write what a pull request and a CI system show of a run folder, from what it holds; return its rungs.
+def write_exports(run_folder: Path | str, **files: Path | None) -> None:
+    """Write what a pull request and a CI system show of a run folder, from what it holds.
 
-    Both are made before one is written, and each is written whole or not at all. Raises RunFolderError for a folder
-    without sound results, DestinationError, and UsageError where both are one file.
+    `files` are any of `markdown`, `junit` and `sarif`. All are made before one is written, and each is written whole or
+    not at all. Raises RunFolderError for a folder without sound results, DestinationError, and UsageError where two
+    are one file.
     """
-    if markdown is not None and junit is not None and markdown.resolve() == junit.resolve():
-        raise UsageError.of("report_usage.one_file_for_two", path=markdown)
+    wanted = {kind: path for kind, path in files.items() if path is not None}
+    if len({path.resolve() for path in wanted.values()}) < len(wanted):
+        raise UsageError.of("report_usage.one_file_for_two", names=[f"--{kind}" for kind in wanted])
     with speaking():
         run = judged_run(Path(run_folder))
-        texts = [(markdown, as_markdown(run) if markdown else ""), (junit, as_junit(run) if junit else "")]
-    for path, text in texts:
-        if path is not None:
-            write_text(path, text)
-    return judged_run(Path(run_folder)).ladder
+        texts = {path: EXPORTS[kind](run) for kind, path in wanted.items()}
+    for path, text in texts.items():
+        write_text(path, text)
 
 
 # A run as Markdown, to be put into a pull request: the verdict, the rungs, what is at fault, and details to unfold.
@@ -373,7 +379,9 @@ HOST = "localhost"  # what the schema wants where no host is known: a run may ha
 def as_junit(run: JudgedRun) -> str:
     """Return a run as a JUnit document with one suite; times are in seconds, the time of day is UTC.
 
-    Source: the schemas of Jenkins' xunit plugin and of Ant's junit task, of which it holds both.
+    A rung that is at fault has the `file` and `line` of the first place that is known, from the current folder.
+    Source: the schemas of Jenkins' xunit plugin and of Ant's junit task, of which it holds both but for these two,
+    which pytest's older form has and GitLab shows.
     """
     rungs = run.rungs
     name = printable(say("export.suite", folder=run.name))
@@ -390,7 +398,9 @@ def as_junit(run: JudgedRun) -> str:
 
 def _add_case(suite: ET.Element, rung: RungResult, classname: str) -> None:
     title = printable(rung_title(rung))
-    case = ET.SubElement(suite, "testcase", {"name": title, "classname": classname, "time": _seconds([rung])})
+    place = next((place for one in rung.culprits if (place := source_place(one.line))), None)
+    at = {"file": printable(place.file), "line": str(place.line)} if place and rung.state in ELEMENTS else {}
+    case = ET.SubElement(suite, "testcase", {"name": title, "classname": classname, "time": _seconds([rung]), **at})
     if rung.state not in ELEMENTS:
         return
     reason = rung_reason(rung)
@@ -398,8 +408,13 @@ def _add_case(suite: ET.Element, rung: RungResult, classname: str) -> None:
     if ELEMENTS[rung.state] != "skipped":
         facts["type"] = rung.state
     element = ET.SubElement(case, ELEMENTS[rung.state], facts)
-    lines = [reason, *culprit_lines(rung.culprits), *remedy_lines(rung), *rung.commands]
-    element.text = "\n".join(printable(line) for line in dict.fromkeys("\n".join(lines).split("\n")))
+    element.text = "\n".join(map(printable, rung_lines(rung)))
+
+
+def rung_lines(rung: RungResult) -> list[str]:
+    """Why a rung is in its state, what is at fault, what to do about it, and its commands."""
+    lines = [rung_reason(rung), *culprit_lines(rung.culprits), *remedy_lines(rung), *rung.commands]
+    return list(dict.fromkeys("\n".join(lines).split("\n")))
 
 
 def _counts(rungs: Sequence[RungResult]) -> dict[str, str]:
@@ -409,3 +424,118 @@ def _counts(rungs: Sequence[RungResult]) -> dict[str, str]:
 
 def _seconds(rungs: Sequence[RungResult]) -> str:
     return f"{sum(rung.seconds or 0.0 for rung in rungs):.3f}"
+
+
+# A run as a SARIF file, which shows each finding at its line in a pull request and in editors.
+#
+# What could not be compared is no finding but a notification of a run that did not succeed. A finding without a line of
+# its own stands at the first line of the project file: GitHub shows none without a file.
+
+
+class SourcePlace(NamedTuple):
+    """A place of the user's code as it is printed: a file, a line and a column, from 1; column 1 where none is told."""
+
+    file: str
+    line: int
+    column: int
+
+
+PLACE = re.compile(r"(?P<file>\S.*?):(?P<line>[1-9]\d*)(?::(?P<column>[1-9]\d*))?")
+SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+FINGERPRINT = "mindalign/v1"  # under which a finding is known again, whatever line it moves to
+NO_RULE_ID = re.compile(r"[^\w./-]+")
+
+
+def source_place(text: str) -> SourcePlace | None:
+    """Read `file.py:12:5`, or `file.py:12`; None for anything else.
+
+    >>> source_place("port.py:12:5")
+    SourcePlace(file='port.py', line=12, column=5)
+    """
+    match = PLACE.fullmatch(text)
+    return match and SourcePlace(match["file"], int(match["line"]), int(match["column"] or 1))
+
+
+def as_sarif(run: JudgedRun) -> str:
+    """Return a run as SARIF 2.1.0: a result for each cause at each place that is at fault; paths from the repository.
+
+    Source: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html.
+    """
+    project = str(run.climb.get("made_from", {}).get("project", {}).get("path", ""))
+    findings = [finding for rung in run.rungs if rung.state == "failed" for finding in _findings(rung)]
+    lacking = [rung for rung in run.rungs if rung.state in ("could not compare", "stale")]
+    rules = {finding.rule: finding for finding in reversed(findings)}
+    driver = {
+        "name": "mindalign",
+        "version": __version__,
+        "rules": [{"id": rule, "shortDescription": {"text": rules[rule].rule_text}} for rule in sorted(rules)],
+    }
+    sarif_run = {
+        "tool": {"driver": driver},
+        "automationDetails": {"id": f"align/{run.name}"},
+        "columnKind": "unicodeCodePoints",
+        "invocations": [
+            {
+                "executionSuccessful": not lacking,
+                "endTimeUtc": f"{run.created:%Y-%m-%dT%H:%M:%SZ}",
+                "toolExecutionNotifications": list(map(_notification, lacking)),
+            }
+        ],
+        "results": [_sarif_result(finding, project) for finding in findings],
+    }
+    document = {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [sarif_run]}
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+class _Finding(NamedTuple):
+    rule: str
+    rule_text: str
+    culprit: Culprit
+    text: str
+    fingerprint: str
+
+
+def _findings(rung: RungResult) -> Iterator[_Finding]:
+    """What a rung that failed has at fault, what is alike as one; its reason where it names nothing."""
+    by_rule = grouped((cause_id(one.cause), one) for one in rung.culprits or [Culprit("", rung.reason)])
+    for cause, culprits in by_rule.items():
+        for culprit in folded_culprits(culprits):
+            words = f"{culprit.place}{say('ladder_table.culprit', **asdict(culprit))}" if culprit.place else rung.reason
+            text = f"{rung_title(rung)}: {words}"
+            rule = NO_RULE_ID.sub("-", f"{rung.name}/{cause or 'unknown'}")
+            mark = fingerprint(rung.name, replace(culprit, cause=culprits[0].cause))
+            yield _Finding(rule, printable(culprit.cause or rung.reason), culprit, printable(text), mark)
+
+
+def _sarif_result(finding: _Finding, project: str) -> dict[str, Any]:
+    place = source_place(finding.culprit.line)
+    if place is None or not Path(place.file).is_file():
+        place = SourcePlace(project, 1, 1) if project and Path(project).is_file() else None
+    location: dict[str, Any] = {}
+    if finding.culprit.place:
+        location["logicalLocations"] = [{"fullyQualifiedName": printable(finding.culprit.place)}]
+    if place is not None:
+        region = {"startLine": place.line, "startColumn": place.column}
+        location["physicalLocation"] = {"artifactLocation": {"uri": _uri(place.file)}, "region": region}
+    return {
+        "ruleId": finding.rule,
+        "level": "error",
+        "message": {"text": finding.text},
+        "partialFingerprints": {FINGERPRINT: finding.fingerprint},
+        **({"locations": [location]} if location else {}),
+    }
+
+
+def _uri(file: str) -> str:
+    """A file as the repository names it in which it lies; from the current folder where it lies in none."""
+    path = Path(file).resolve()
+    root = next((folder for folder in path.parents if (folder / ".git").exists()), Path.cwd())
+    return quote(Path(os.path.relpath(path, root)).as_posix())
+
+
+def _notification(rung: RungResult) -> dict[str, Any]:
+    lines = [f"{rung_title(rung)}: {rung_reason(rung)}", *remedy_lines(rung)]
+    return {"level": "error", "message": {"text": printable(" ".join(" ".join(lines).split()))}}
+
+
+EXPORTS = {"markdown": as_markdown, "junit": as_junit, "sarif": as_sarif}

@@ -134,26 +134,29 @@ class RunFolder:
     def read(self, kind: str) -> dict[str, Any] | None:
         """Read a result back, None if it was never written; raises RunFolderError for another schema or damage."""
         path = self.file(kind)
-        if not path.is_file():
-            return None
-        typed = shlex.quote(str(path))
-        try:
-            document = read_json(path)
-        except DocumentFault as fault:
-            raise RunFolderError.of("run_usage.not_json", path=path, typed=typed, error=fault) from fault
-        if not isinstance(document, dict):
-            raise RunFolderError.of("run_usage.no_result", path=path, typed=typed)
-        schema, expected = document.get("schema"), schema_of(kind)
-        if schema not in readable_schemas(kind):
-            raise RunFolderError.of(
-                "run_usage.other_schema", path=path, typed=typed, schema=repr(schema), expected=repr(expected)
-            )
-        try:
-            form_of(kind, is_own=document.get("mindalign") == __version__ and schema == expected).require(document)
-            _require_columns(document)
-        except DocumentFault as fault:
-            raise RunFolderError.of("run_usage.other_form", path=path, typed=typed, fault=fault) from fault
-        return document
+        return read_document(path, kind) if path.is_file() else None
+
+
+def read_document(path: Path, kind: str) -> dict[str, Any]:
+    """Read the document of a result of this kind; raises RunFolderError for another schema or damage."""
+    typed = shlex.quote(str(path))
+    try:
+        document = read_json(path)
+    except DocumentFault as fault:
+        raise RunFolderError.of("run_usage.not_json", path=path, typed=typed, error=fault) from fault
+    if not isinstance(document, dict):
+        raise RunFolderError.of("run_usage.no_result", path=path, typed=typed)
+    schema, expected = document.get("schema"), schema_of(kind)
+    if schema not in readable_schemas(kind):
+        raise RunFolderError.of(
+            "run_usage.other_schema", path=path, typed=typed, schema=repr(schema), expected=repr(expected)
+        )
+    try:
+        form_of(kind, is_own=document.get("mindalign") == __version__ and schema == expected).require(document)
+        _require_columns(document)
+    except DocumentFault as fault:
+        raise RunFolderError.of("run_usage.other_form", path=path, typed=typed, fault=fault) from fault
+    return document
 
 
 @cache

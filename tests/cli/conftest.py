@@ -50,13 +50,15 @@ class Page:
         state: dict[str, Any] = runpy.run_path(self.blocks("python")[0].split()[1])["build"]().state_dict()
         return state
 
-    def run_commands(self) -> list[int]:
+    def run_commands(self, block: int | None = None) -> list[int]:
         """Run what stands after the prompts, in order; all lines quoted must be printed. Return the exit codes.
 
-        Figures of rounding are those of a processor's kernels: another one may give other ones, of the same size.
+        Without `block` those of all blocks are run. Figures of rounding are those of a processor's kernels: another one
+        may give other ones, of the same size.
         """
         codes = []
-        for part in "".join(self.blocks("console")).split("$ ")[1:]:
+        shown = self.blocks("console")
+        for part in "".join(shown if block is None else shown[block : block + 1]).split("$ ")[1:]:
             command, *quoted = part.splitlines()
             codes.append(main(shlex.split(command)[1:]))
             printed = [*map(squeezed, "".join(self.capsys.readouterr()).splitlines())]

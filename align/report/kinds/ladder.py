@@ -28,7 +28,7 @@ from align.report.blocks import (
 )
 from align.report.judged_run import relative_error, rung_title
 from align.report.kinds.culprits import cause_words
-from align.report.thresholds import CULPRITS_SHOWN, MOST_AT_RISK, NAMES_ON_A_LINE
+from align.report.thresholds import CULPRITS_SHOWN, DIFFERENCES_SHOWN, MOST_AT_RISK, NAMES_ON_A_LINE
 from align.runs.project_file import NAME
 from align.runs.rung import CAUSES, RungResult
 from align.runs.rung import rungs as known_rungs
@@ -60,6 +60,40 @@ def _next(rungs: Sequence[RungResult], document: dict[str, Any]) -> Lines:
     if document["verdict"]["outcome"] == Outcome.ALIGNED.value or not steps:
         steps = (say("ladder_table.report", folder=shlex.quote(document["run_folder"])), *steps)
     return Lines(say("ladder_table.next"), steps, "plain", commands=True)
+
+
+# A run beside the one that was accepted, and that one by itself.
+
+
+def against_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
+    """Show a `mindalign.against` document: what is new, what is mended, and what changed beneath."""
+    groups = {"new": "bad", "mended": "good"}
+    blocks: list[Block] = [
+        Lines(say(f"against.{name}", count=len(document[name])), _differences(document[name], show_all), tone)  # type: ignore[arg-type]
+        for name, tone in groups.items()
+        if document[name]
+    ]
+    changed, facts = document["changed"], {"file": document["file"], "known": document["known"]}
+    last = [say("against.something" if document["new"] else "against.nothing", **facts)]
+    last += [say("against.changed", names=changed)] if changed else []
+    return [*blocks, Lines("", tuple(last), "bad" if document["new"] else "good")]
+
+
+def _differences(differences: Sequence[Mapping[str, Any]], show_all: bool) -> tuple[str, ...]:
+    shown = differences if show_all else differences[:DIFFERENCES_SHOWN]
+    lines = [one["text"] + (say("against.at", line=one["line"]) if one["line"] else "") for one in shown]
+    rest = len(differences) - len(shown)
+    return (*lines, *([say("ladder_table.more", count=rest)] if rest else []))
+
+
+def baseline_blocks(document: dict[str, Any], **_options: bool) -> list[Block]:
+    """Show a `mindalign.baseline` document: its rungs and the verdict that they had."""
+    columns = table_columns("ladder_table.rung ladder_table.state ladder_table.reason")
+    rows = (
+        Row((one["name"], word("rung_state", one["state"]), one["reason"] or NONE), TONES[one["state"]])
+        for one in document["record"]["rungs"]
+    )
+    return [Table(say("ladder_table.title"), columns, tuple(rows)), verdict_block(document["verdict"])]
 
 
 # What a reader does after a climb: the same again, go on with a rung, or name what one lacks.

@@ -1,0 +1,137 @@
+"""A run beside one that was accepted: what counts as new, what as mended, and what the file keeps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from align.core.verdicts import Coverage, Outcome, Verdict
+from align.errors import RunFolderError, UsageError
+from align.forward.forward_result import AcceptedDeviation, Allowances, LayerLimit
+from align.runs.baseline import (
+    RecordedRung,
+    RunRecord,
+    compare_with_baseline,
+    fingerprint,
+    read_baseline,
+    record_run,
+    write_baseline,
+)
+from align.runs.climb_ladder import file_facts
+from align.runs.project_file import Project
+from align.runs.run_folder import RunFolder
+from align.runs.rung import Culprit, LadderResult, RungResult, judge_ladder
+from align.words.catalogue import sentence
+
+VERDICT = Verdict(Outcome.NOT_ALIGNED, "forward failed", Coverage("rungs", 1))
+EPSILON = Culprit("layers.0.norm", "norm-eps", "port.py:7:9", "nn.LayerNorm(8, epsilon=1e-5)")
+
+
+def record(*rungs, allowed=None, files=None):
+    return RunRecord(rungs, allowed or {}, files or {}, {})
+
+
+def rung(state="passed", culprits=(), compared=5, name="forward"):
+    folder = RunFolder.__new__(RunFolder)  # no result is read: the rung has no evidence
+    ladder = LadderResult("run", (RungResult(name, state, "why", kind="forward", culprits=culprits),), VERDICT)
+    object.__setattr__(folder, "path", __import__("pathlib").Path("run"))
+    (recorded,) = record_run(ladder, folder, Project()).rungs
+    return replace(recorded, compared=compared, unit="layers")
+
+
+def against(before, now):
+    found = compare_with_baseline("b.json", before, now, VERDICT)
+    return [one.text for one in found.new], [one.text for one in found.mended], found
+
+
+def test_the_same_fault_at_another_line_with_another_figure_is_known():
+    measured = [sentence("ladder.loss_differs", candidate=value, reference=2.0, limit=1e-5) for value in (2.1, 2.2)]
+    before = record(rung("failed", (EPSILON, Culprit("loss", measured[0]))))
+    moved = replace(EPSILON, line="port.py:90:5")
+    new, mended, found = against(before, record(rung("failed", (moved, Culprit("loss", measured[1])))))
+    assert (new, mended, found.known, found.exit_code) == ([], [], 2, 0)
+
+
+@pytest.mark.parametrize("other", [
+    replace(EPSILON, place="layers.1.norm"),
+    replace(EPSILON, cause="gelu-form"),
+    replace(EPSILON, change="nn.LayerNorm(8, epsilon=1e-3)"),
+    replace(EPSILON, cause=sentence("ladder.setting", candidate="eps=1", reference="eps=2")),
+])  # fmt: skip
+def test_another_place_cause_or_change_is_new_and_the_one_that_is_gone_is_mended(other):
+    new, mended, found = against(record(rung("failed", (EPSILON,))), record(rung("failed", (other,))))
+    assert len(new) == len(mended) == found.exit_code == 1
+    assert found.known == 0
+    assert found.new[0].line == EPSILON.line
+    assert "layers.0.norm: norm-eps; write nn.LayerNorm(8, epsilon=1e-5)" in mended[0]
+
+
+def test_a_rung_that_fails_or_can_no_longer_be_run_is_new_and_one_that_passes_is_mended():
+    passed, failed, blocked = record(rung()), record(rung("failed", (EPSILON,))), record(rung("blocked"))
+    assert against(passed, failed)[0] == [
+        "forward: failed, where it was passed. why",
+        "forward: layers.0.norm: norm-eps; write nn.LayerNorm(8, epsilon=1e-5)",
+    ]
+    assert against(failed, passed)[:2] == (
+        [],
+        [against(passed, failed)[0][1], "forward: passed, where it was failed. why"],
+    )
+    assert against(passed, blocked)[0] == ["forward: blocked, where it was passed. why"]
+    assert against(passed, record())[0] == ["forward: not run, where it was passed"]
+    assert against(blocked, blocked)[:2] == against(blocked, record())[:2] == ([], [])
+    assert len(against(blocked, failed)[0]) == 2, "what was blocked has not been accepted"
+
+
+def test_a_failure_without_a_place_is_known_by_why_it_failed():
+    failed = rung("failed")
+    other = replace(failed, findings=(replace(failed.findings[0], fingerprint="another"),))
+    assert against(record(failed), record(failed))[0] == []
+    assert len(against(record(failed), record(other))[0]) == 1
+
+
+def test_less_that_is_compared_and_more_that_is_allowed_are_new():
+    assert against(record(rung()), record(rung(compared=4)))[0] == ["forward: only 4 layers compared, where it was 5"]
+    assert against(record(rung()), record(rung(compared=6)))[0] == []
+    two, three = record(allowed={"limits.head": 2.0}), record(allowed={"limits.head": 3.0})
+    assert against(two, three)[0] == ["the project file allows limits.head = 3.0, where it was 2.0"]
+    assert against(three, two)[:2] == ([], ["the project file no longer allows limits.head = 3.0"])
+    assert against(record(), two)[0] == ["the project file allows limits.head = 2.0, which it did not"]
+
+
+def test_the_file_keeps_what_was_read_outside_of_the_run_folder_and_what_is_allowed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = RunFolder.create(tmp_path / "align-run")
+    for path in (tmp_path / "port.py", folder.path / "map.toml"):
+        path.write_text("# nothing")
+    read = {role: {"path": str(path), **file_facts(path)} for role, path in
+            (("candidate", tmp_path / "port.py"), ("map", folder.path / "map.toml"))}  # fmt: skip
+    sources = {"numpy": {"version": "1.26"}}
+    rungs = (
+        RungResult("forward", "failed", "why", kind="forward", culprits=(EPSILON,), made_from=read, sources=sources),
+    )
+    allowances = Allowances((LayerLimit("head", 3.0), LayerLimit("*", rmse=1.0)), (AcceptedDeviation("tail", "known"),))
+    project = Project(allowances=allowances, file=tmp_path / "align.toml")
+    kept = record_run(LadderResult("align-run", rungs, judge_ladder(rungs)), folder, project)
+    assert kept.files == {"port.py": file_facts(tmp_path / "port.py")["sha256"]}
+    assert kept.versions == {"numpy": "1.26"}
+    assert kept.allowances == {
+        "limits.head": 3.0, "limits.*": {"max_abs": "Infinity", "rmse": 1.0}, "accepted.tail": "known"
+    }  # fmt: skip
+    write_baseline(tmp_path / "b.json", kept, VERDICT)
+    assert read_baseline(tmp_path / "b.json") == kept
+    changed = replace(kept, files={"port.py": "other"})
+    assert compare_with_baseline("b.json", kept, changed, VERDICT).changed == ("port.py",)
+
+
+def test_no_file_and_another_file_are_refused(tmp_path):
+    with pytest.raises(UsageError, match="there is no baseline"):
+        read_baseline(tmp_path / "b.json")
+    (tmp_path / "b.json").write_text("{}")
+    with pytest.raises(RunFolderError):
+        read_baseline(tmp_path / "b.json")
+
+
+def test_the_mark_of_a_finding_is_of_its_rung_too():
+    assert fingerprint("forward", EPSILON) != fingerprint("gradients", EPSILON)
+    assert isinstance(rung(), RecordedRung)
