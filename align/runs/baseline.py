@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from align.core.about import CHECKOUT, PACKAGE
 from align.core.atomic_files import write_text
-from align.core.json_data import json_text, kept_sentence, to_json_data
+from align.core.documents import json_text, kept_sentence, to_json_data
 from align.core.verdicts import Coverage, ShownResult
 from align.errors import UsageError
 from align.runs.climb_ladder import read_files_of
