@@ -132,7 +132,7 @@ def _frozen_notes(found: FrozenApart, labels: tuple[str, str]) -> Iterator[Note]
 
 def map_verdict(name_map: NameMap, unproven: str = "") -> Verdict:
     """Aligned if every parameter is surely paired or dropped, in its place, and nothing is `unproven`."""
-    unmatched = [sum(one.side == side for one in name_map.unmatched) for side in ("source", "target")]
+    unmatched = [sum(unpaired.side == side for unpaired in name_map.unmatched) for side in ("source", "target")]
     groups = [group.sources for group in name_map.ambiguous], [group.targets for group in name_map.ambiguous]
     unsettled = [sum(len(names) for names in side) for side in groups]
     left, right = unmatched[0] + unsettled[0], unmatched[1] + unsettled[1]
@@ -145,7 +145,7 @@ def map_verdict(name_map: NameMap, unproven: str = "") -> Verdict:
     if unsure:
         reasons.append(sentence("map_verdict.unsure", count=unsure))
     if swapped := swapped_places(name_map.pairings):
-        places = [sentence("map_verdict.places", one=one, other=other) for one, other in swapped]
+        places = [sentence("map_verdict.places", one=unpaired, other=other) for unpaired, other in swapped]
         reasons.append(sentence("map_verdict.swapped", places=places))
     if reasons:
         return Verdict(Outcome.NOT_ALIGNED, joined("; ", reasons), coverage)

@@ -71,16 +71,16 @@ class CutProducts:
         """
         if not self._known:
             return []
-        found = []
+        parts = []
         for at, value in enumerate(call.tensors):
             cut = self._cut_of(value)
             if cut is not None:
                 self._note_leaf(value, cut)
                 if not cut.beside and (part := _part_of(value, cut, at)) is not None:
-                    found.append(part)
-        if found and does(call) == "scale":
-            self._note_factors(found, call.tensors)
-        return found
+                    parts.append(part)
+        if parts and does(call) == "scale":
+            self._note_factors(parts, call.tensors)
+        return parts
 
     def _cut_of(self, value: Array) -> _Cut | None:
         if value.dtype.kind != "f" or value.size < 2:
@@ -89,11 +89,11 @@ class CutProducts:
 
     def _note_factors(self, given: Sequence[Given], tensors: Sequence[Array]) -> None:
         """Note by what each part is multiplied: by features of a product, what a function made, or anything else."""
-        for own in given:
-            for value in _others(own, tensors):
+        for factor in given:
+            for value in _others(factor, tensors):
                 first = _first(value)
                 by = "product" if first in self._known else self._functions.get(first, "others")
-                self._note_becoming(own.cut, f"by_{by}")
+                self._note_becoming(factor.cut, f"by_{by}")
 
     def note_call(self, call: OperatorCall, outputs: Sequence[Array], given: Sequence[Given]) -> None:
         """See what a call without products made: parts of one, or what has the same features as it was `given`."""
@@ -104,25 +104,25 @@ class CutProducts:
         kind = does(call)
         if not outputs or outputs[0].dtype.kind != "f" or outputs[0].size < 2:
             return
-        made = outputs[0]
+        output = outputs[0]
         if kind == "join":
-            self._note_joined(call.tensors, made)
+            self._note_joined(call.tensors, output)
         if kind == "function":
             name = call.name.rstrip("_").lower()
-            self._functions[_first(made)] = name
+            self._functions[_first(output)] = name
             for own in given[:1]:
                 self._note_becoming(own.cut, name)
         if kind == "shift" and len(given) == 1 and _others(given[0], call.tensors):
             self._note_becoming(given[0].cut, "added")
         is_scaled = kind == "scale" and len(given) == 1 and not _others(given[0], call.tensors)
         if given and (kind in ("function", "shift") or is_scaled):
-            self._derive(given, made)
+            self._derive(given, output)
 
-    def _note_joined(self, tensors: Sequence[Array], made: Array) -> None:
-        beside = [value for value in tensors if value.shape[:-1] == made.shape[:-1] and value.ndim]
+    def _note_joined(self, tensors: Sequence[Array], output: Array) -> None:
+        beside = [value for value in tensors if value.shape[:-1] == output.shape[:-1] and value.ndim]
         widths = [value.shape[-1] for value in beside]
-        if len(widths) == len(tensors) > 1 and sum(widths) == made.shape[-1]:
-            self._joined[_first(made), made.shape[-1]] = widths
+        if len(widths) == len(tensors) > 1 and sum(widths) == output.shape[-1]:
+            self._joined[_first(output), output.shape[-1]] = widths
 
     def joined(self, rows: Array) -> list[tuple[int, int]]:
         """From where to where the features of rows lie that were joined of several tensors; [] if they were not."""
@@ -134,19 +134,19 @@ class CutProducts:
         for key in cut.keys:
             self._becomes[key][cut.names].add(name)
 
-    def _derive(self, given: Sequence[Given], made: Array) -> None:
+    def _derive(self, given: Sequence[Given], output: Array) -> None:
         """Know a tensor that has the same features as those that it was made of, each for itself."""
-        own, keys = given[0], tuple(dict.fromkeys(key for other in given for key in other.cut.keys))
+        main, keys = given[0], tuple(dict.fromkeys(key for other in given for key in other.cut.keys))
         if len(keys) > MOST_SUMMED_PRODUCTS:
             return
         for key in keys if len(given) > 1 else ():
             self._sums[key] |= dict.fromkeys(keys)
-        if made.shape != own.shape or any(other.cut.names != own.cut.names for other in given):
+        if output.shape != main.shape or any(other.cut.names != main.cut.names for other in given):
             return
         for key in keys if len(given) > 1 else ():
-            self._sums_of[key][own.cut.names] |= dict.fromkeys(keys)
-        row = np.moveaxis(made, own.axis, -1).reshape(-1, made.shape[own.axis])[0]
-        cut = _Cut(keys, own.cut.names, row, made.size // len(row))
+            self._sums_of[key][main.cut.names] |= dict.fromkeys(keys)
+        row = np.moveaxis(output, main.axis, -1).reshape(-1, output.shape[main.axis])[0]
+        cut = _Cut(keys, main.cut.names, row, output.size // len(row))
         self._know(cut)
         self._derived.append(cut)
         if len(self._derived) > MOST_DERIVED_CUTS:
@@ -206,13 +206,13 @@ class CutProducts:
     def partitions(self, key: UseKey, size: int) -> list[list[Features]]:
         """The ways in which the features of a product were cut, the coarsest first."""
         leaves = list(self._leaves.get(key, ()))
-        found: list[list[Features]] = []
+        partitions: list[list[Features]] = []
         parts = _cover(tuple(range(size)), leaves)
-        while parts is not None and parts not in found and len(found) < MOST_CUTS:
-            found.append(parts)
+        while parts is not None and parts not in partitions and len(partitions) < MOST_CUTS:
+            partitions.append(parts)
             finer = (_cover(one, [leaf for leaf in leaves if len(leaf) < len(one)]) or [one] for one in parts)
             parts = list(chain.from_iterable(finer))
-        return found
+        return partitions
 
     def summed(self, key: UseKey) -> list[UseKey]:
         """The products that are added to a product, and itself, in the order in which they were."""
@@ -293,11 +293,11 @@ def _cover(whole: Features, leaves: Iterable[Features]) -> list[Features] | None
 # The order of parts: of gates, of query, key and value, of any features that one side joins in another order.
 
 
-def unlikeness(use: Use, part: Features | None, one: Use, features: Features | None) -> int:
+def unlikeness(use: Use, part: Features | None, other: Use, features: Features | None) -> int:
     """How much of what is done with some features is done to those of another product alone; 0 if nothing is known."""
-    if not use.becomes or not one.becomes:
+    if not use.becomes or not other.becomes:
         return 0
-    return len(_becomes(use, part) ^ _becomes(one, features))
+    return len(_becomes(use, part) ^ _becomes(other, features))
 
 
 def _becomes(use: Use, part: Features | None) -> frozenset[str]:
@@ -403,12 +403,12 @@ class ReturnedTensors:
             self.outputs.append((capture.output, see_tensor(value)))
 
 
-def returned_alike(one: Returned, two: Returned) -> bool:
+def returned_alike(first: Returned, two: Returned) -> bool:
     """Tell whether two models returned the same: by name where both name all of it alike, else by place."""
     named = dict(two)
-    if {name for name, _ in one} == named.keys() and len(named) == len(one) == len(two):
-        two = [(name, named[name]) for name, _ in one]
-    return agree(*([seen for _, seen in own] for own in (one, two)))
+    if {name for name, _ in first} == named.keys() and len(named) == len(first) == len(two):
+        two = [(name, named[name]) for name, _ in first]
+    return agree(*([seen for _, seen in own] for own in (first, two)))
 
 
 class UseSink(ReturnedTensors):
@@ -474,16 +474,16 @@ class SeenUses(UseSink):
 
     def take(self, use: Use) -> None:
         """Note a use, and what is added to what a product came to."""
-        found = self._found.get(key_of(use))
-        if found is None:
+        kept = self._found.get(key_of(use))
+        if kept is None:
             use.order = len(self._found)
             use.value = np.array(use.value)
-            self._found[key_of(use)] = found = use, []
-        found[1].append(use.rows)
+            self._found[key_of(use)] = kept = use, []
+        kept[1].append(use.rows)
         if use.multiplies:
             self._products = [*self._products[-MOST_LEAVES:], use]
         if use.kind == "shift" and (before := added_to(use.rows, self._products)) is not None:
-            self._found[key_of(before)][0].bias = found[0]
+            self._found[key_of(before)][0].bias = kept[0]
 
     def note_addition(self, use: Use, products: Sequence[tuple[UseKey, Features]]) -> None:
         """Keep what is added to each product."""
@@ -501,22 +501,22 @@ class SeenUses(UseSink):
             use.rows = joined_rows(rows)
             if use.multiplies and not use.leaves:
                 use.leaves, use.becomes = self.cuts.partitions(key, use.features), self.cuts.becomes(key)
-                use.summed = [self._found[one][0] for one in self.cuts.summed(key)]
-                use.sums = [(part, [self._found[one][0] for one in keys]) for part, keys in self.cuts.sums(key)]
-        found = [use for use, _ in self._found.values()]
-        heavy = [use for use in found if use.heavy]
+                use.summed = [self._found[item][0] for item in self.cuts.summed(key)]
+                use.sums = [(part, [self._found[item][0] for item in keys]) for part, keys in self.cuts.sums(key)]
+        uses = [use for use, _ in self._found.values()]
+        heavy = [use for use in uses if use.heavy]
         for at, use in enumerate(heavy):
-            use.after = tuple(one.fans for one in heavy[at + 1 : at + 1 + MOST_FOLLOWING_USES])
-        return found
+            use.after = tuple(item.fans for item in heavy[at + 1 : at + 1 + MOST_FOLLOWING_USES])
+        return uses
 
 
 def added_to(rows: SeenRows, products: Sequence[Use]) -> Use | None:
     """The latest product to whose outcome something is added."""
-    for one in reversed(products):
-        out = one.out
+    for product in reversed(products):
+        out = product.out
         fits = out is not None and out.width == rows.width and out.count == rows.count
         if out is None or not fits:
             continue
         if not (out.marks.any() or rows.marks.any()) or distance(out.marks, rows.marks) < REORDERED_SUM_DISTANCE:
-            return one
+            return product
     return None

@@ -105,7 +105,7 @@ def added_by_feature(product: Use) -> list[list[tuple[Term, int]]]:
     A term is a use and its number among the terms of that use; with it stands which of its numbers is added. Behind
     rows of zeros what was added is seen to be added again: it counts once.
     """
-    found: list[dict[tuple[int, int], tuple[Term, int]]] = [{} for _ in range(product.features)]
+    terms: list[dict[tuple[int, int], tuple[Term, int]]] = [{} for _ in range(product.features)]
     whole = tuple(range(product.features))
     for features, group in [(whole, [product]), *product.sums]:
         among = set(features)
@@ -114,8 +114,8 @@ def added_by_feature(product: Use) -> list[list[tuple[Term, int]]]:
                 elements = zip(own, piece.places().reshape(-1).tolist(), strict=True)
                 for place, (feature, element) in enumerate(elements):
                     if feature in among:
-                        found[feature].setdefault((piece.number, element), ((bias, at), place))
-    return [sorted(one.values(), key=lambda term: (term[0][0].order, term[0][1])) for one in found]
+                        terms[feature].setdefault((piece.number, element), ((bias, at), place))
+    return [sorted(one.values(), key=lambda term: (term[0][0].order, term[0][1])) for one in terms]
 
 
 def terms_paired(
@@ -135,14 +135,14 @@ def _by_names(
 ) -> list[tuple[Term, Term]]:
     """Each term with one of the other side: with the one that names say, else the next one that is left."""
     left = list(theirs)
-    found: dict[Term, Term] = {}
-    for own in mine:
-        names = hints.get(own[0].terms[own[1]][0].names[0], ())
+    partners: dict[Term, Term] = {}
+    for term in mine:
+        names = hints.get(term[0].terms[term[1]][0].names[0], ())
         meant = next((one for one in left if one[0].terms[one[1]][0].names[0] in names), None)
         if meant is not None:
-            found[own] = meant
+            partners[term] = meant
             left.remove(meant)
-    return [(own, found[own] if own in found else left.pop(0)) for own in mine]
+    return [(term, partners[term] if term in partners else left.pop(0)) for term in mine]
 
 
 # Uses whose rows are those of several uses of the other side, one beside the other.
@@ -164,30 +164,34 @@ class JoinedFeatures:
         ends, width = use.rows.ends, use.rows.width
         starts: dict[int, dict[Use, None]] = defaultdict(dict)
         for at in np.flatnonzero(ends[0]).tolist() if len(ends) else ():
-            for one, column in self._near(self._largest, use.kind, float(ends[0, at])):
-                starts[at - column][one] = None
-        found: list[tuple[Use, Features]] = []
+            for joined_use, column in self._near(self._largest, use.kind, float(ends[0, at])):
+                starts[at - column][joined_use] = None
+        parts: list[tuple[Use, Features]] = []
         at = 0
         while at < width:
-            taken = [one for one, _ in found]
-            fitting = (one for one in starts.get(at, ()) if one not in taken and use.rows.begins(one.rows, at))
-            part = next((one for one in fitting if is_free(one, None)), None)
+            taken = [joined_use for joined_use, _ in parts]
+            fitting = (
+                joined_use
+                for joined_use in starts.get(at, ())
+                if joined_use not in taken and use.rows.begins(joined_use.rows, at)
+            )
+            part = next((joined_use for joined_use in fitting if is_free(joined_use, None)), None)
             if part is None or part.rows.width >= width:
                 return None
-            found.append((part, tuple(range(at, at + part.rows.width))))
+            parts.append((part, tuple(range(at, at + part.rows.width))))
             at += part.rows.width
-        return found
+        return parts
 
     def whole(self, use: Use, is_free: Callable[[Use, Features | None], bool]) -> tuple[Use, Features] | None:
         """A use among whose features those of one use stand side by side, and which these are."""
         ends, width = use.rows.ends, use.rows.width
         if not len(ends) or not use.rows.varies or not ends[0].any():
             return None
-        for one, _ in self._near(self._all, use.kind, float(ends[0, abs(ends[0]).argmax()])):
-            at = one.rows.holds(use.rows) if one.rows.width > width else None
+        for wide, _ in self._near(self._all, use.kind, float(ends[0, abs(ends[0]).argmax()])):
+            at = wide.rows.holds(use.rows) if wide.rows.width > width else None
             features = None if at is None else tuple(range(at, at + width))
-            if features is not None and is_free(one, features):
-                return one, features
+            if features is not None and is_free(wide, features):
+                return wide, features
         return None
 
     def _near(self, known: dict[str, Entries], kind: str, value: float) -> list[tuple[Use, int]]:
@@ -201,11 +205,11 @@ class JoinedFeatures:
         return [(self._uses[at], column) for at, column in sorted(near)[:MOST_NEAR_FEATURES]]
 
     def _entries(self, kind: str, *, everywhere: bool) -> Entries:
-        found: list[tuple[float, int, int]] = []
+        entries: list[tuple[float, int, int]] = []
         for at in self._by_kind[kind]:
             for row in (ends[0] for _, ends in self._uses[at].rows.calls if len(ends) and ends[0].any()):
                 columns = np.flatnonzero(row) if everywhere else [int(abs(row).argmax())]
-                found += [(float(row[column]), at, int(column)) for column in columns]
-        found.sort()
-        numbers = [np.array(one) for one in zip(*found, strict=True)] or [np.empty(0)] * 3
+                entries += [(float(row[column]), at, int(column)) for column in columns]
+        entries.sort()
+        numbers = [np.array(one) for one in zip(*entries, strict=True)] or [np.empty(0)] * 3
         return numbers[0], numbers[1].astype(np.int64), numbers[2].astype(np.int64)

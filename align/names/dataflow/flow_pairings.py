@@ -50,29 +50,29 @@ class FlowPairings:
         self.places: dict[tuple[str, str], FlowPlace] = {}
         self._clash: set[str] = set()
 
-    def add(self, one: Followed, match: Match, how: Status) -> None:
+    def add(self, followed: Followed, match: Match, how: Status) -> None:
         """Note that a piece of a target is a piece of a source, and where it was seen."""
         for source in match.use.piece.names:
-            for target in one.use.piece.names:
+            for target in followed.use.piece.names:
                 if (source, target) not in self.places:
-                    self.places[source, target] = _place(source, target, one, match)
+                    self.places[source, target] = _place(source, target, followed, match)
         if match.term is None:
-            self._add_pieces(one, match, (match.use.piece, one.use.piece), how)
+            self._add_pieces(followed, match, (match.use.piece, followed.use.piece), how)
         else:
-            mine, theirs = self._indexes[1].terms(one.use.piece)[match.term[0]], match.use.terms[match.term[1]][0]
-            self._add_pieces(one, match, (theirs, mine), "free" if match.free and how != "open" else how)
+            mine, theirs = self._indexes[1].terms(followed.use.piece)[match.term[0]], match.use.terms[match.term[1]][0]
+            self._add_pieces(followed, match, (theirs, mine), "free" if match.free and how != "open" else how)
 
-    def _add_pieces(self, one: Followed, match: Match, pieces: tuple[Piece, Piece], how: Status) -> None:
+    def _add_pieces(self, followed: Followed, match: Match, pieces: tuple[Piece, Piece], how: Status) -> None:
         mine, theirs = (index.origins(piece) for index, piece in zip(self._indexes, pieces, strict=True))
         if match.change or not mine or not theirs:
             both_plain, both_computed = bool(mine and theirs), not mine and not theirs
             if both_computed or (match.change == "inverse" and not both_plain):  # what is computed, only outputs prove
-                self._add_derived(match.use.piece.names, one.use.piece.names, "free" if how == "free" else "open")
+                self._add_derived(match.use.piece.names, followed.use.piece.names, "free" if how == "free" else "open")
             return
         for source, places in mine.items():
             given = match.of(places).reshape(-1)
             for target, own in theirs.items():
-                laid = own.reshape(-1) if one.use.kind == "shift" else match.within(own)
+                laid = own.reshape(-1) if followed.use.kind == "shift" else match.within(own)
                 kept = (laid if match.own is None else laid[..., list(match.own)]).reshape(-1)
                 both = (given >= 0) & (kept >= 0)
                 if both.any():
@@ -107,36 +107,36 @@ class FlowPairings:
         for source in sources:
             sizes = sorted(bare_shape(left[source]))
             rivals = [name for name in sources if sorted(bare_shape(left[name])) == sizes]
-            alike = [name for name in targets if sorted(bare_shape(right[name])) == sizes]
-            change = form_between(left[source], right[alike[0]]) if len(alike) == len(rivals) == 1 else None
+            same_sizes = [name for name in targets if sorted(bare_shape(right[name])) == sizes]
+            change = form_between(left[source], right[same_sizes[0]]) if len(same_sizes) == len(rivals) == 1 else None
             if change is not None:
                 square = len(set(sizes)) < len(sizes)
-                self._whole[source, alike[0]] = change
-                self._note(source, alike[0], "open" if square and how == "sure" else how)
+                self._whole[source, same_sizes[0]] = change
+                self._note(source, same_sizes[0], "open" if square and how == "sure" else how)
 
     def pairings(self) -> list[Pairing]:
         """All pairs, of those targets that are of one mind."""
-        found: dict[str, list[Pairing]] = defaultdict(list)
+        by_target: dict[str, list[Pairing]] = defaultdict(list)
         partly: set[str] = set()
         for (source, target), change in self._whole.items():
-            found[target].append(self._pairing(source, target, change))
+            by_target[target].append(self._pairing(source, target, change))
         for target, sources in self._places.items():
             if target in self._clash:
                 continue
             shape = self._shapes[1][target]
-            own: list[Pairing] = []
+            of_target: list[Pairing] = []
             for (source, step), places in sources.items():
-                made = transforms_of(places.reshape(shape), self._shapes[0][source])
-                if made is None:
-                    own = []
+                steps = transforms_of(places.reshape(shape), self._shapes[0][source])
+                if steps is None:
+                    of_target = []
                     break
-                own += [self._pairing(source, target, _with_step(change, step)) for change in made]
+                of_target += [self._pairing(source, target, _with_step(change, step)) for change in steps]
             has_all = np.logical_or.reduce([places >= 0 for places in sources.values()]).all()
             is_sum = any(isinstance(step, Sum) for _, step in sources)
-            if own and not (is_sum and join_fault([one.transform for one in own])):
-                found[target] = own
+            if of_target and not (is_sum and join_fault([one.transform for one in of_target])):
+                by_target[target] = of_target
                 partly |= set() if has_all else {target}
-        whole = with_rows_of_zeros([pairing for own in found.values() for pairing in own], self._shapes)
+        whole = with_rows_of_zeros([pairing for of_target in by_target.values() for pairing in of_target], self._shapes)
         groups = grouped((pairing.target, pairing.transform) for pairing in whole if pairing.target in partly)
         lacking = {target for target, changes in groups.items() if join_fault(changes)}
         return [pairing for pairing in whole if pairing.target not in lacking]
@@ -185,41 +185,41 @@ def copies_of_modules(
         sources[pair.target].add(pair.source)
     left, right = _copies(sides[0], targets), _copies(sides[1], sources)
     ways: dict[tuple[frozenset[str], frozenset[str]], dict[tuple[Pairing, ...], str]] = defaultdict(dict)
-    for one in left:
+    for first in left:
         for two in right:
-            there = set[str]().union(*(targets[name] for name in one.paired))
-            if there == two.paired and one.paired == set[str]().union(*(sources[name] for name in there)):
-                ways[one.names, two.names].setdefault(_moved(pairings, one, two), one.like.rstrip("."))
-    found: list[Pairing] = []
+            there = set[str]().union(*(targets[name] for name in first.paired))
+            if there == two.paired and first.paired == set[str]().union(*(sources[name] for name in there)):
+                ways[first.names, two.names].setdefault(_moved(pairings, first, two), first.like.rstrip("."))
+    copied: list[Pairing] = []
     for own, several in ways.items():  # the largest first
         rivals = [other for other in ways if own[0] == other[0] or own[1] == other[1]]
-        if len(rivals) == len(several) == 1 and own[0].isdisjoint(pair.source for pair in found):
+        if len(rivals) == len(several) == 1 and own[0].isdisjoint(pair.source for pair in copied):
             for moved, like in several.items():
-                found += [replace(pair, note=sentence("pair_note.copy_of_module", module=like)) for pair in moved]
-    return found, set[str]().union(*(one.names for one in (*left, *right)))
+                copied += [replace(pair, note=sentence("pair_note.copy_of_module", module=like)) for pair in moved]
+    return copied, set[str]().union(*(first.names for first in (*left, *right)))
 
 
-def _moved(pairings: Sequence[Pairing], one: _Copy, two: _Copy) -> tuple[Pairing, ...]:
+def _moved(pairings: Sequence[Pairing], first: _Copy, two: _Copy) -> tuple[Pairing, ...]:
     """The pairings of what runs, as those of both copies."""
     return tuple(
         replace(
             pair,
-            source=one.prefix + pair.source.removeprefix(one.like),
+            source=first.prefix + pair.source.removeprefix(first.like),
             target=two.prefix + pair.target.removeprefix(two.like),
         )
         for pair in pairings
-        if pair.source in one.paired
+        if pair.source in first.paired
     )
 
 
 def _copies(side: ParameterSet, paired: Mapping[str, set[str]]) -> list[_Copy]:
     """Modules of several layers that are not paired, each with all that are like it; the largest first."""
-    shapes = {one.name: one.shape for one in side.parameters}
+    shapes = {item.name: item.shape for item in side.parameters}
     below: dict[str, list[str]] = defaultdict(list, {"": [*shapes]})
     for name in shapes:
         for at in (at for at, letter in enumerate(name, 1) if letter == "."):
             below[name[:at]].append(name)
-    found = []
+    copies = []
     for prefix, names in below.items():
         if not paired.keys().isdisjoint(names) or len({name.rpartition(".")[0] for name in names}) < 2:
             continue
@@ -228,8 +228,8 @@ def _copies(side: ParameterSet, paired: Mapping[str, set[str]]) -> list[_Copy]:
             own = frozenset(paired.keys() & below.get(like, ()))
             alike = all(shapes.get(like + rest) == shapes[prefix + rest] for rest in rests)
             if own and alike and own <= {like + rest for rest in rests}:
-                found.append(_Copy(prefix, like, frozenset(names), own))
-    return sorted(found, key=lambda one: (-len(one.names), one.prefix))
+                copies.append(_Copy(prefix, like, frozenset(names), own))
+    return sorted(copies, key=lambda item: (-len(item.names), item.prefix))
 
 
 # Orders of uses that the same rows go into: tried until all that comes behind them has the right rows.
@@ -302,15 +302,15 @@ class OrderSearch:
 
     def _regions(self) -> list[_Region]:
         """The ties before each use with wrong rows; where they were tried, those whose order was likely to be right."""
-        found = []
+        regions_kept = []
         for start, wrong in self._spans():
             open_ties = {tie: own for tie, own in self._ties.items() if tie not in self._likely}
             likely = {tie: own for tie, own in {**self._ties, **self._soft}.items() if tie not in open_ties}
             of_classes = {tie: own for tie, own in likely.items() if isinstance(tie, frozenset) or tie[0] != OWN_PARTS}
             regions = [_region(start, wrong, ties) for ties in (open_ties, of_classes, likely)]
             open_ones = (one for one in regions if one.ties and self._untested(one) is not None)
-            found += [next(open_ones, None) or regions[0]]
-        return [one for one in found if one.ties]
+            regions_kept += [next(open_ones, None) or regions[0]]
+        return [one for one in regions_kept if one.ties]
 
     def _spans(self) -> list[tuple[int, int]]:
         """From each use with wrong rows, or the first use, to the next one."""
@@ -367,7 +367,7 @@ class OrderSearch:
     def unshown(self, run: FollowedUses) -> set[UseKey]:
         """Uses whose parts may stand in another order, if the next layer behind theirs has wrong rows, too."""
         good = self._goods(run)
-        found = set()
+        unshown = set()
         for key, at in {key: at for at, key in enumerate(self._keys) if key in run.arranged}.items():
             owners = {_owner(name) for name in run.followed[key].use.piece.names}
             later = (
@@ -377,8 +377,8 @@ class OrderSearch:
                 and one.use.heavy
                 and owners.isdisjoint(map(_owner, one.use.piece.names))
             )
-            found |= set() if good[next(later, -1)] else {key}
-        return found
+            unshown |= set() if good[next(later, -1)] else {key}
+        return unshown
 
     @property
     def doubts(self) -> int:
@@ -404,7 +404,7 @@ class OrderSearch:
 
         Where all is `proven`, none is open; else one is sure if another order has wrong rows behind it sooner.
         """
-        found: dict[TieKey, Status] = dict.fromkeys(self._ties, "sure" if proven else "open")
+        statuses: dict[TieKey, Status] = dict.fromkeys(self._ties, "sure" if proven else "open")
         mine = self._goods(run)
         for orders, other in others:
             theirs = self._goods(other)
@@ -413,10 +413,10 @@ class OrderSearch:
                 if not theirs[at]:
                     continue
                 if self._shown(at, (run, other), (mine, theirs)):
-                    found[tie] = "sure" if proven or ways == 2 or not isinstance(tie, tuple) else found[tie]
+                    statuses[tie] = "sure" if proven or ways == 2 or not isinstance(tie, tuple) else statuses[tie]
                 elif proven and not self._moves(at, run, other):
-                    found[tie] = "free"
-        return found
+                    statuses[tie] = "free"
+        return statuses
 
     def _shown(self, at: int, runs: tuple[FollowedUses, FollowedUses], goods: tuple[list[bool], list[bool]]) -> bool:
         """Tell whether the first use behind a tie that moves with it has the right rows in the first run alone."""
@@ -479,37 +479,37 @@ def _nested(places: Places, shape: Shape) -> list[Transform] | None:
 
 def _within(places: Places, shape: Shape, axis: int, spans: Sequence[tuple[int, int]]) -> list[Transform] | None:
     """The parts within each span of an axis."""
-    found: list[Transform] = []
+    runs: list[Transform] = []
     for start, stop in spans:
         inner = places[(slice(None),) * axis + (slice(start, stop),)]
         if (inner >= 0).any():
             parts = transforms_of(inner, shape)
-            if parts is None or len(found) + len(parts) > MOST_RUNS_OF_A_TENSOR:
+            if parts is None or len(runs) + len(parts) > MOST_RUNS_OF_A_TENSOR:
                 return None
-            found += [chained(one, Part(axis, start, stop, places.shape)) for one in parts]
-    return found
+            runs += [chained(one, Part(axis, start, stop, places.shape)) for one in parts]
+    return runs
 
 
 def _runs(places: Places, shape: Shape, axis: int, have: NDArray[np.bool_]) -> list[Transform] | None:
     """One transform for each run along an axis that one transform makes."""
-    found: list[Transform] = []
+    runs: list[Transform] = []
     rows = np.flatnonzero(have)
     start = 0
     while start < len(rows):
         stop = _end_of_run(places, rows, start, axis)
-        made = None
-        while stop > start and made is None:
+        region_steps = None
+        while stop > start and region_steps is None:
             first, last = int(rows[start]), int(rows[stop - 1]) + 1
             region = places[(slice(None),) * axis + (slice(first, last),)]
-            made = _of_region(region, shape)
-            if made is None:
+            region_steps = _of_region(region, shape)
+            if region_steps is None:
                 stop = start + (stop - start) // 2
-        if made is None or len(found) >= MOST_RUNS_OF_A_TENSOR:
+        if region_steps is None or len(runs) >= MOST_RUNS_OF_A_TENSOR:
             return None
         whole = first == 0 and last == places.shape[axis]
-        found.append(chained(made, *([] if whole else [Part(axis, first, last, places.shape)])))
+        runs.append(chained(region_steps, *([] if whole else [Part(axis, first, last, places.shape)])))
         start = stop
-    return found
+    return runs
 
 
 def _end_of_run(places: Places, rows: NDArray[np.int64], start: int, axis: int) -> int:
@@ -572,9 +572,9 @@ def _groupings(shape: Shape) -> Iterator[Shape]:
 
 def _turned(places: Places, shape: Shape) -> Transform | None:
     """The reshape and the permutation between two arrays of one size: axes that are cut may stand in another order."""
-    own = np.arange(prod(shape)).reshape(shape)
+    numbers = np.arange(prod(shape)).reshape(shape)
     wanted = places.reshape(-1)
-    if np.array_equal(own.reshape(-1), wanted):
+    if np.array_equal(numbers.reshape(-1), wanted):
         return _shaped(shape, places.shape)
     axes = [axis for size, line in _lines(places) if size > 1 for axis in _cut_axis(line)]
     order = sorted(range(len(axes)), key=lambda at: -axes[at][1])
@@ -584,7 +584,7 @@ def _turned(places: Places, shape: Shape) -> Transform | None:
     turn = tuple(int(one) for one in np.argsort(order))
     if len(before) <= len(shape) and (same := _permuted(shape, wanted)) is not None:
         before, turn = shape, same
-    turned = own.reshape(before).transpose(turn)
+    turned = numbers.reshape(before).transpose(turn)
     if not np.array_equal(turned.reshape(-1), wanted):
         return None
     return chained(_shaped(shape, before), Permute(turn), _shaped(turned.shape, places.shape))
@@ -609,26 +609,26 @@ def _lines(places: Places) -> Iterator[tuple[int, Places]]:
 
 def _cut_axis(line: Places) -> list[tuple[int, int]]:
     """An axis as axes of one stride each, the outermost first: (size, stride)."""
-    found: list[tuple[int, int]] = []
+    cuts: list[tuple[int, int]] = []
     while len(line) > 1:
         steps = np.diff(line)
         run = int(np.argmax(steps != steps[0])) + 1 if (steps != steps[0]).any() else len(line)
         if steps[0] <= 0 or len(line) % run:
             return [(0, 0)]
-        found.insert(0, (run, int(steps[0])))
+        cuts.insert(0, (run, int(steps[0])))
         line = line[::run]
-    return found
+    return cuts
 
 
 def form_between(before: Shape, after: Shape) -> Transform | None:
     """The one way in which a tensor has the other's shape: as it is, or turned."""
-    one, two = bare_shape(before), bare_shape(after)
-    if one == two:
+    first, two = bare_shape(before), bare_shape(after)
+    if first == two:
         return _shaped(before, after)
-    if sorted(one) != sorted(two) or len(set(one)) < len(one):
+    if sorted(first) != sorted(two) or len(set(first)) < len(first):
         return None
-    turn = Permute(tuple(one.index(size) for size in two))
-    return chained(_shaped(before, one), turn, _shaped(two, after))
+    turn = Permute(tuple(first.index(size) for size in two))
+    return chained(_shaped(before, first), turn, _shaped(two, after))
 
 
 def bare_shape(shape: Shape) -> Shape:

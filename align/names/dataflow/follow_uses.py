@@ -101,16 +101,16 @@ class FollowedUses(UseSink):
         self,
         index: PieceIndex,
         first: FirstSide,
-        own: Mapping[UseKey, Use],
+        second_uses: Mapping[UseKey, Use],
         orders: Mapping[TieKey, int],
         known: tuple[Mapping[str, Sequence[str]], Mapping[str, tuple[str, Transform]]],
         family: Callable[[str], tuple[str, ...]],
     ) -> None:
         super().__init__(index)
         self._first = first
-        self._own = own
-        self._partitions = {key: use.leaves for key, use in own.items()}
-        self._biased = {key for key, use in own.items() if use.bias or _has_own(use)}
+        self._own = second_uses
+        self._partitions = {key: use.leaves for key, use in second_uses.items()}
+        self._biased = {key for key, use in second_uses.items() if use.bias or _has_own(use)}
         self._orders, self._family = orders, family
         self._hints, self._given = known
         self.followed: dict[UseKey, Followed] = {}
@@ -134,27 +134,27 @@ class FollowedUses(UseSink):
     def take(self, use: Use) -> Answer | None:
         """Find the place of a use at its first call; return the value that it is to have."""
         key = key_of(use)
-        found = self.followed.get(key)
-        if found is None:
+        followed = self.followed.get(key)
+        if followed is None:
             if use.kind == "product" and not use.rows.varies and (use.rows.marks.any() or key not in self._biased):
                 return None  # as the first state of a recurrent layer: the next one tells more
             given = len(use.piece.names) == 1 and use.piece.names[0] in self._given
-            found = Followed(use, [], "given") if given else self._place(use)
+            followed = Followed(use, [], "given") if given else self._place(use)
             use.order = len(self.followed)
-            self.followed[key] = found
+            self.followed[key] = followed
         elif key in self._halves:
-            self._add_columns(found, use)
-        elif key in self.by_zeros and all(match.use.rows.same(use.rows) for match in found.matches):
+            self._add_columns(followed, use)
+        elif key in self.by_zeros and all(match.use.rows.same(use.rows) for match in followed.matches):
             self.by_zeros.remove(key)
         if use.multiplies:
             self._products = [*self._products[-MOST_LEAVES:], use]
-        if not found.matches:
-            is_extra = use.kind == "shift" and found.by in ("after", "forced") and added_to(use.rows, self._products)
+        if not followed.matches:
+            is_extra = use.kind == "shift" and followed.by in ("after", "forced") and added_to(use.rows, self._products)
             return Answer(np.zeros_like(use.value)) if is_extra else None
-        value = _assembled(found.matches, use)
+        value = _assembled(followed.matches, use)
         forced = None
-        if found.by == "forced" and use.product is not None and len(found.matches) == 1:
-            theirs = found.matches[0].use.product
+        if followed.by == "forced" and use.product is not None and len(followed.matches) == 1:
+            theirs = followed.matches[0].use.product
             if theirs is not None and theirs.size == use.product.size:
                 forced = theirs.reshape(use.product.shape)
                 self.helped = True
@@ -164,23 +164,23 @@ class FollowedUses(UseSink):
         key = key_of(use)
         if (seen := self._own.get(key)) is not None:
             use.after, use.leaves, use.becomes = seen.after, seen.leaves, seen.becomes
-        found = self._place_shift(use) if use.kind == "shift" else None
-        if found is not None:
-            return found
+        followed = self._place_shift(use) if use.kind == "shift" else None
+        if followed is not None:
+            return followed
         for alike in self._fed_alike(use):
             tied = [one for one in alike if not self._taken.has_all(one)]
-            found = self._chosen(use, tied) if tied else None
-            if found is not None:
-                found = self._part_by_part(found)
+            followed = self._chosen(use, tied) if tied else None
+            if followed is not None:
+                followed = self._part_by_part(followed)
                 self.by_zeros |= set() if use.rows.varies else {key_of(use)}
                 break
         else:
-            found = self._otherwise(use) or self._beside_in_sum(use) or self._by_columns(use) or self._forced(use)
-        for match in found.matches:
+            followed = self._otherwise(use) or self._beside_in_sum(use) or self._by_columns(use) or self._forced(use)
+        for match in followed.matches:
             if match.columns is None or len(match.columns) == match.use.rows.width:
                 self._taken.add(match.use, match.features)
             self._last = max(self._last, match.use.order)
-        return found
+        return followed
 
     def _fed_alike(self, use: Use) -> Iterator[list[Use]]:
         """The uses that the same rows go into, then those that share rows, as far as one looks."""
@@ -219,24 +219,33 @@ class FollowedUses(UseSink):
         self._add_columns(found, use)
         return found if found.matches else None
 
-    def _add_columns(self, found: Followed, use: Use) -> None:
+    def _add_columns(self, followed: Followed, use: Use) -> None:
         """Match those columns that have no place yet: by their rows, or as what is left of the first side's sum."""
         if use.data is None:
             return
         spans = set(self.cuts.joined(use.data))
-        for span in sorted(spans - {match.span for match in found.matches}):
+        for span in sorted(spans - {match.span for match in followed.matches}):
             width, rows = span[1] - span[0], see_rows(use.data[..., slice(*span)])
             first = self._first
             looks = (look("product", rows) for look in (first.alike, first.among, first.overlapping))
-            ones = [one for look in looks for one in look] if rows.varies else []
-            ones += [one for match in found.matches for one in match.use.summed if one.rows.width == width]
-            ones = [one for one in ones if one.features == use.features and not self._taken.has_all(one)]
+            ones = [candidate for look in looks for candidate in look] if rows.varies else []
+            ones += [
+                candidate
+                for match in followed.matches
+                for candidate in match.use.summed
+                if candidate.rows.width == width
+            ]
+            ones = [
+                candidate
+                for candidate in ones
+                if candidate.features == use.features and not self._taken.has_all(candidate)
+            ]
             if ones:
                 whole = Match(None, ones[0], None)
-                found.matches += [replace(one, span=span) for one in self._rearranged(use, whole)[1]]
-                self._take_all(found.matches)
+                followed.matches += [replace(candidate, span=span) for candidate in self._rearranged(use, whole)[1]]
+                self._take_all(followed.matches)
         self._halves.discard(key_of(use))
-        if found.matches and spans - {match.span for match in found.matches}:
+        if followed.matches and spans - {match.span for match in followed.matches}:
             self._halves.add(key_of(use))
 
     def _left_in_sum(self, use: Use) -> list[Use]:
@@ -255,16 +264,20 @@ class FollowedUses(UseSink):
             return self._among_tables(use)
         if use.kind in INVERSES:
             kind, change = INVERSES[use.kind]
-            for one in self._first.alike(kind, use.rows):  # with the marks of the same kind
-                if one.fans == use.fans and not self._taken.has_all(one) and (one.piece.derived or use.piece.derived):
-                    return Followed(use, [Match(None, one, None, None, change)], "place")
+            for candidate in self._first.alike(kind, use.rows):  # with the marks of the same kind
+                if (
+                    candidate.fans == use.fans
+                    and not self._taken.has_all(candidate)
+                    and (candidate.piece.derived or use.piece.derived)
+                ):
+                    return Followed(use, [Match(None, candidate, None, None, change)], "place")
         if use.kind == "scale" or (use.kind == "product" and use.features == 1):
             kind = "product" if use.kind == "scale" else "scale"  # multiplied, and then summed
-            for one in self._first.uses:
-                rows = [other.plain or other.rows for other in (one, use)]
-                fits = one.kind == kind and one.value.size == use.value.size and rows[0].same(rows[1])
-                if fits and not self._taken.has_all(one):
-                    return Followed(use, [Match(None, one, None)], "place")
+            for candidate in self._first.uses:
+                rows = [other.plain or other.rows for other in (candidate, use)]
+                fits = candidate.kind == kind and candidate.value.size == use.value.size and rows[0].same(rows[1])
+                if fits and not self._taken.has_all(candidate):
+                    return Followed(use, [Match(None, candidate, None)], "place")
         return self._side_by_side_rows(use)
 
     def _side_by_side_rows(self, use: Use) -> Followed | None:
@@ -286,32 +299,36 @@ class FollowedUses(UseSink):
     def _among_columns(self, use: Use) -> Followed | None:
         """Match a product with a part of the rows of a larger one, and of its features: of what is added up."""
 
-        def left(one: Use, columns: Features | None) -> list[Features | None]:
-            return [part for part in _parts_as_wide(one, use) if (one.order, columns, part) not in self._columns_taken]
+        def left(candidate: Use, columns: Features | None) -> list[Features | None]:
+            return [
+                part
+                for part in _parts_as_wide(candidate, use)
+                if (candidate.order, columns, part) not in self._columns_taken
+            ]
 
-        found = self._first.joined.whole(use, lambda one, columns: bool(left(one, columns)))
+        found = self._first.joined.whole(use, lambda candidate, columns: bool(left(candidate, columns)))
         if found is None:
             return None
-        one, columns = found
-        parts = sorted(left(one, columns), key=lambda part: unlikeness(use, None, one, part))
-        tie: TieKey = frozenset((one.order, columns, part) for part in parts)
+        candidate, columns = found
+        parts = sorted(left(candidate, columns), key=lambda part: unlikeness(use, None, candidate, part))
+        tie: TieKey = frozenset((candidate.order, columns, part) for part in parts)
         if len(parts) > 1:
-            self._note_tie(tie, use, [unlikeness(use, None, one, part) for part in parts])
+            self._note_tie(tie, use, [unlikeness(use, None, candidate, part) for part in parts])
         part = parts[self._orders.get(tie, 0) % len(parts)]
-        self._columns_taken.add((one.order, columns, part))
-        made = self._rearranged(use, Match(None, one, part, columns))[1]
+        self._columns_taken.add((candidate.order, columns, part))
+        made = self._rearranged(use, Match(None, candidate, part, columns))[1]
         return Followed(use, made, "choice" if len(parts) > 1 else "place", tie if len(parts) > 1 else frozenset())
 
     def _among_tables(self, use: Use) -> Followed | None:
         """Match a table with the next rows of a larger one, whose numbers go on where this one's begin."""
-        for one in self._first.uses:
-            if one.kind != "table" or one.fans[1:] != use.fans[1:] or one.fans[0] <= use.fans[0]:
+        for candidate in self._first.uses:
+            if candidate.kind != "table" or candidate.fans[1:] != use.fans[1:] or candidate.fans[0] <= use.fans[0]:
                 continue
-            start = self._rows_taken.get(one.order, 0)
+            start = self._rows_taken.get(candidate.order, 0)
             numbers = set((use.rows.marks + start).tolist())
-            if start + use.fans[0] <= one.fans[0] and numbers <= set(one.rows.marks.tolist()):
-                self._rows_taken[one.order] = start + use.fans[0]
-                return Followed(use, [Match(None, one, None, tuple(range(start, start + use.fans[0])))], "place")
+            if start + use.fans[0] <= candidate.fans[0] and numbers <= set(candidate.rows.marks.tolist()):
+                self._rows_taken[candidate.order] = start + use.fans[0]
+                return Followed(use, [Match(None, candidate, None, tuple(range(start, start + use.fans[0])))], "place")
         return None
 
     def _after(self, use: Use, owner: Followed) -> Followed:
@@ -360,23 +377,23 @@ class FollowedUses(UseSink):
         groups: dict[tuple[tuple[Term, ...], ...], list[tuple[list[int], list[int]]]] = defaultdict(list)
         for match in placed:
             pairs = zip(match.own or range(len(mine)), match.features or range(len(theirs)), strict=True)
-            for both in ((mine[one], theirs[other]) for one, other in pairs):
+            for both in ((mine[item], theirs[other]) for item, other in pairs):
                 key = tuple(tuple(term for term, _ in terms) for terms in both)
-                if any(one is use for one, _ in key[0]):
+                if any(item is use for item, _ in key[0]):
                     groups[key].append(([place for _, place in both[0]], [place for _, place in both[1]]))
-        found = []
-        for (own, others), places in groups.items():
-            if len(own) > 1 < len(others) and len(own) != len(others):
+        followed = []
+        for (own_terms, others), places in groups.items():
+            if len(own_terms) > 1 < len(others) and len(own_terms) != len(others):
                 return []
-            for at, number, step in terms_paired(own, others, self._hints):
-                if own[at][0] is use:
-                    features = [tuple(one[side][n] for one in places) for side, n in ((0, at), (1, number))]
-                    is_free = len(own) == len(others) > 1
+            for at, number, step in terms_paired(own_terms, others, self._hints):
+                if own_terms[at][0] is use:
+                    features = [tuple(item[side][n] for item in places) for side, n in ((0, at), (1, number))]
+                    is_free = len(own_terms) == len(others) > 1
                     bias, term = others[number]
-                    found.append(
-                        Match(features[0], bias, features[1], term=(own[at][1], term), step=step, free=is_free)
+                    followed.append(
+                        Match(features[0], bias, features[1], term=(own_terms[at][1], term), step=step, free=is_free)
                     )
-        return found
+        return followed
 
     def _take_all(self, matches: Sequence[Match]) -> None:
         for match in matches:
@@ -384,41 +401,41 @@ class FollowedUses(UseSink):
 
     def _chosen(self, use: Use, tied: Sequence[Use]) -> Followed | None:
         """Match a use with one of those that the same rows go into, or its features with those of several."""
-        same = self._window(use, [one for one in tied if one.fans == use.fans])
+        same = self._window(use, [candidate for candidate in tied if candidate.fans == use.fans])
         if not same and use.kind in ELEMENTWISE_KINDS:  # laid out with its axes in another order
-            same = self._window(use, [one for one in tied if one.value.size == use.value.size])
+            same = self._window(use, [candidate for candidate in tied if candidate.value.size == use.value.size])
         if same:
-            same = [one for one in self._left_in_sum(use) if one in same] or same
-            return self._by_order(use, [None], [(one, None) for one in same])
+            same = [candidate for candidate in self._left_in_sum(use) if candidate in same] or same
+            return self._by_order(use, [None], [(candidate, None) for candidate in same])
         if not use.multiplies:
             return None
         window = self._window(use, tied)
-        for parts in self._partitions.get(key_of(use)) or [_blocks(use, one) for one in window[:1]]:
-            if parts and (found := self._by_order(use, parts, [(one, None) for one in window])):
-                return found
+        for parts in self._partitions.get(key_of(use)) or [_blocks(use, candidate) for candidate in window[:1]]:
+            if parts and (followed := self._by_order(use, parts, [(candidate, None) for candidate in window])):
+                return followed
         for level in range(MOST_CUTS):
             pool = [
-                (one, features)
-                for one in window
-                for features in _parts_of(one, use, level)
-                if not self._taken.has(one, features)
+                (candidate, features)
+                for candidate in window
+                for features in _parts_of(candidate, use, level)
+                if not self._taken.has(candidate, features)
             ]
             ways: list[Sequence[Features | None]] = [[None], *self._partitions.get(key_of(use), [])]
             for way in ways if pool else ():
-                if found := self._by_order(use, way, pool):
-                    return found
+                if followed := self._by_order(use, way, pool):
+                    return followed
         return self._side_by_side(use, window)
 
-    def _part_by_part(self, found: Followed) -> Followed:
+    def _part_by_part(self, followed: Followed) -> Followed:
         """A match of products in which parts that stand in another order are matched one by one."""
-        if not found.use.multiplies:
-            return found
-        arranged = [self._rearranged(found.use, match) for match in found.matches]
+        if not followed.use.multiplies:
+            return followed
+        arranged = [self._rearranged(followed.use, match) for match in followed.matches]
         ties = [tie for tie, _ in arranged if tie]
         if not ties:
-            return found
-        by: How = "forced" if found.by == "forced" else "choice"
-        return Followed(found.use, [one for _, own in arranged for one in own], by, found.tie or ties[0])
+            return followed
+        by: How = "forced" if followed.by == "forced" else "choice"
+        return Followed(followed.use, [one for _, own in arranged for one in own], by, followed.tie or ties[0])
 
     def _rearranged(self, use: Use, match: Match) -> tuple[TieKey, list[Match]]:
         """A match part by part, and the tie of their order; the match itself where each part is in its own place.
@@ -446,34 +463,37 @@ class FollowedUses(UseSink):
         order = orders[self._orders.get(tie, 0) % len(orders)]
         self.soft_ties.setdefault(tie, len(orders))
         self.choices.setdefault(tie, key_of(use))
-        own: TieKey = (OWN_PARTS, name.rpartition(".")[0], *map(len, parts.mine))
-        if is_first or self._own_orders.get(tie) == own:
-            self._own_orders.setdefault(tie, own)
+        own_order: TieKey = (OWN_PARTS, name.rpartition(".")[0], *map(len, parts.mine))
+        if is_first or self._own_orders.get(tie) == own_order:
+            self._own_orders.setdefault(tie, own_order)
             return tie, order
-        self.soft_ties.setdefault(own, len(orders))
-        self.choices.setdefault(own, key_of(use))
-        if own not in self._orders and parts.unlike(order) <= parts.least_unlike:
+        self.soft_ties.setdefault(own_order, len(orders))
+        self.choices.setdefault(own_order, key_of(use))
+        if own_order not in self._orders and parts.unlike(order) <= parts.least_unlike:
             return tie, order
-        if own not in self._arrangements:
-            self._arrangements[own] = parts.arrangements()
-        orders = self._arrangements[own]
-        if own in self._orders or parts.unlike(order) > parts.unlike(orders[0]):
-            return own, orders[self._orders.get(own, 0) % len(orders)]
+        if own_order not in self._arrangements:
+            self._arrangements[own_order] = parts.arrangements()
+        orders = self._arrangements[own_order]
+        if own_order in self._orders or parts.unlike(order) > parts.unlike(orders[0]):
+            return own_order, orders[self._orders.get(own_order, 0) % len(orders)]
         return tie, order
 
     def _side_by_side(self, use: Use, window: Sequence[Use]) -> Followed | None:
         """Match a product that is not seen to be cut with several that are as wide together: behind what follows it."""
-        if len(window) < 2 or sum(one.features for one in window) != use.features:
+        if len(window) < 2 or sum(candidate.features for candidate in window) != use.features:
             return None
         hints = self._hints.get(use.piece.names[0], ())
-        window = sorted(window, key=lambda one: _rank(one, use, hints))
-        tie, ways = frozenset(one.order for one in window), [*islice(permutations(window), MOST_ORDERS_OF_A_TIE)]
+        window = sorted(window, key=lambda candidate: _rank(candidate, use, hints))
+        tie, ways = (
+            frozenset(candidate.order for candidate in window),
+            [*islice(permutations(window), MOST_ORDERS_OF_A_TIE)],
+        )
         self.ties.setdefault(tie, len(ways))
         self.choices.setdefault(tie, key_of(use))
         matches, start = list[Match](), 0
-        for one in ways[self._orders.get(tie, 0) % len(ways)]:
-            matches.append(_matched(use, tuple(range(start, start + one.features)), one, None))
-            start += one.features
+        for candidate in ways[self._orders.get(tie, 0) % len(ways)]:
+            matches.append(_matched(use, tuple(range(start, start + candidate.features)), candidate, None))
+            start += candidate.features
         return Followed(use, matches, "choice", tie)
 
     def _window(self, use: Use, tied: Sequence[Use]) -> list[Use]:
@@ -485,17 +505,17 @@ class FollowedUses(UseSink):
         if len(tied) < 2:
             return list(tied)
         taken = self._taken.orders
-        orders = {one.order for one in tied}
+        orders = {candidate.order for candidate in tied}
         windows: list[list[Use]] = [[tied[0]]]
-        for before, one in pairwise(tied):
-            between = self._first.uses[before.order + 1 : one.order]
+        for before, candidate in pairwise(tied):
+            between = self._first.uses[before.order + 1 : candidate.order]
             apart = any(other.order not in orders | taken and other.heavy for other in between)
-            windows.append([one]) if apart else windows[-1].append(one)
-        if use.multiplies and all(sum(one.features for one in own) < use.features for own in windows):
+            windows.append([candidate]) if apart else windows[-1].append(candidate)
+        if use.multiplies and all(sum(candidate.features for candidate in within) < use.features for within in windows):
             return list(tied)
         key = ("window", *key_of(use))
         if len(windows) > 1:
-            windows.sort(key=lambda own: min(_likeness(one, use) for one in own))
+            windows.sort(key=lambda within: min(_likeness(candidate, use) for candidate in within))
             self.ties.setdefault(key, min(len(windows), MOST_WINDOWS))
             self.choices[key] = key_of(use)
         return windows[self._orders.get(key, 0) % len(windows)]
@@ -506,19 +526,23 @@ class FollowedUses(UseSink):
         """Fill the parts from the pool, in the order that is tried for this tie."""
         sizes = [_width(use, part) for part in parts]
         by_size: dict[int, list[tuple[Use, Features | None]]] = defaultdict(list)
-        for one, features in pool:
-            if one.value.shape[:-1] == use.value.shape[:-1] or not use.multiplies:
-                by_size[_width(one, features)].append((one, features))
+        for candidate, features in pool:
+            if candidate.value.shape[:-1] == use.value.shape[:-1] or not use.multiplies:
+                by_size[_width(candidate, features)].append((candidate, features))
         if any(len(by_size[size]) < sizes.count(size) for size in sizes):
             return None
         hints = self._hints.get(use.piece.names[0], ())
-        for own in by_size.values():
-            own.sort(key=lambda one: _rank(one[0], use, hints))
-        tie: TieKey = frozenset(one.order if features is None else (one.order, features) for one, features in pool)
+        for same_size in by_size.values():
+            same_size.sort(key=lambda candidate: _rank(candidate[0], use, hints))
+        tie: TieKey = frozenset(
+            candidate.order if features is None else (candidate.order, features) for candidate, features in pool
+        )
         if use.beside > 1 and len(pool) == len(parts):  # matrices of one tensor are cut alike
-            by_size = {size: sorted(own, key=lambda one: one[0].order) for size, own in by_size.items()}
+            by_size = {
+                size: sorted(same_size, key=lambda candidate: candidate[0].order) for size, same_size in by_size.items()
+            }
             tie = self._cut_alike.setdefault((use.piece.number, len(parts)), tie)
-        several = {size: own for size, own in by_size.items() if size in sizes and len(own) > 1}
+        several = {size: same_size for size, same_size in by_size.items() if size in sizes and len(same_size) > 1}
         if several:
             ways = _assignments(use, parts, several)
             self._note_tie(tie, use, [unlike for unlike, _ in ways])
@@ -528,7 +552,9 @@ class FollowedUses(UseSink):
         if several:
             return Followed(use, matches, "choice", tie)
         mine = {matches[0].use.order, (matches[0].use.order, matches[0].features)}
-        left = (own for own in self.ties if isinstance(own, frozenset) and not own.isdisjoint(mine))
+        left = (
+            same_size for same_size in self.ties if isinstance(same_size, frozenset) and not same_size.isdisjoint(mine)
+        )
         return Followed(use, matches, "place", next(left, frozenset()))  # the last one of a tie hangs on the others
 
     def _note_tie(self, tie: TieKey, use: Use, unlike: Sequence[int]) -> None:
@@ -542,16 +568,18 @@ class FollowedUses(UseSink):
         """Without a place: what names say, else the next use of the first side if it is of the same kind and shape."""
         hints = self._hints.get(use.piece.names[0], ())
         left = [
-            one
-            for one in self._first.uses
-            if one.kind == use.kind and one.fans == use.fans and not self._taken.has_all(one)
+            candidate
+            for candidate in self._first.uses
+            if candidate.kind == use.kind and candidate.fans == use.fans and not self._taken.has_all(candidate)
         ]
-        chosen = [one for one in left if one.piece.names[0] in hints][:1]
+        chosen = [candidate for candidate in left if candidate.piece.names[0] in hints][:1]
         if not chosen:
-            later = [one for one in self._first.uses[self._last + 1 :] if not self._taken.has_all(one)]
-            following = next((one for one in later if one.heavy == use.heavy), None)
-            chosen = [one for one in left if one is following]
-        return self._part_by_part(Followed(use, [Match(None, one, None) for one in chosen], "forced"))
+            later = [
+                candidate for candidate in self._first.uses[self._last + 1 :] if not self._taken.has_all(candidate)
+            ]
+            following = next((candidate for candidate in later if candidate.heavy == use.heavy), None)
+            chosen = [candidate for candidate in left if candidate is following]
+        return self._part_by_part(Followed(use, [Match(None, candidate, None) for candidate in chosen], "forced"))
 
 
 def _has_own(product: Use) -> bool:
@@ -584,12 +612,12 @@ def _assignments(
     return [(number, dict(zip(several, way, strict=True))) for number, way in ways]
 
 
-def _parts_as_wide(one: Use, use: Use) -> list[Features | None]:
+def _parts_as_wide(candidate: Use, use: Use) -> list[Features | None]:
     """The whole of a product that makes as many features as another one, or its parts that do."""
-    if one.features == use.features:
+    if candidate.features == use.features:
         return [None]
-    ways = (parts for parts in one.leaves if any(len(part) == use.features for part in parts))
-    return [part for part in next(ways, _blocks(one, use)) if len(part) == use.features]
+    ways = (parts for parts in candidate.leaves if any(len(part) == use.features for part in parts))
+    return [part for part in next(ways, _blocks(candidate, use)) if len(part) == use.features]
 
 
 def _parts_of(one: Use, use: Use, level: int) -> Sequence[Features | None]:
@@ -605,12 +633,12 @@ def _blocks(one: Use, use: Use, level: int = 0) -> list[Features]:
     return [tuple(range(start, start + size)) for start in range(0, whole, size)]
 
 
-def _matched(use: Use, part: Features | None, one: Use, features: Features | None) -> Match:
-    columns, change = one.rows.columns(use.rows), ""
-    if columns is None and use.kind in ("scale", "divide") and not one.rows.alike(use.rows):
-        columns = one.rows.columns(use.rows.negated)
-        change = "negative" if columns is not None or one.rows.alike(use.rows.negated) else ""
-    return Match(part, one, features, None if columns is None else tuple(columns.tolist()), change)
+def _matched(use: Use, part: Features | None, candidate: Use, features: Features | None) -> Match:
+    columns, change = candidate.rows.columns(use.rows), ""
+    if columns is None and use.kind in ("scale", "divide") and not candidate.rows.alike(use.rows):
+        columns = candidate.rows.columns(use.rows.negated)
+        change = "negative" if columns is not None or candidate.rows.alike(use.rows.negated) else ""
+    return Match(part, candidate, features, None if columns is None else tuple(columns.tolist()), change)
 
 
 def _rank(one: Use, use: Use, hints: Sequence[str]) -> tuple[int, int, int]:
@@ -633,11 +661,13 @@ def _assembled(matches: Sequence[Match], use: Use) -> Array:
         theirs = match.of(match.use.value if match.term is None else match.use.terms[match.term[1]][1])
         theirs = 1.0 / theirs if match.change == "inverse" else -theirs if match.change == "negative" else theirs
         features = value.reshape(-1) if use.kind == "shift" else match.within(value)
-        own = slice(None) if match.own is None else list(match.own)
+        columns_of_part = slice(None) if match.own is None else list(match.own)
         if match.term is not None:
-            features[..., own] += theirs.reshape(-1) if match.step is None else match.step.apply(theirs.reshape(-1))
+            features[..., columns_of_part] += (
+                theirs.reshape(-1) if match.step is None else match.step.apply(theirs.reshape(-1))
+            )
         elif match.own is None and match.span is None:
             return np.array(theirs.reshape(value.shape))
         else:
-            features[..., own] = theirs
+            features[..., columns_of_part] = theirs
     return value

@@ -123,12 +123,12 @@ def read_uses(call: OperatorCall, index: PieceIndex) -> Uses:
         rows = pieces.get(rule.places[0]) if rule.does == "product" else None
         if rows is not None and len(rows.bare.shape) == len(rows.names) == 1:
             index.states.update(rows.names)
-        made = call.answer(call.run())
-        for value in call.outputs(made):
+        answer = call.answer(call.run())
+        for value in call.outputs(answer):
             if value.dtype.kind == "f" and index.find(value) is None:
                 names = [one for piece in pieces.values() for one in piece.names]
                 index.add(names, value, list(pieces.values()))
-        return made
+        return answer
     return (yield from _READERS.get(rule.does, _elementwise)(_Reading(name, rule, call, index, pieces)))
 
 
@@ -188,8 +188,8 @@ def _products(reading: _Reading) -> Uses:
         return (yield from _elementwise(reading, "shift"))
     if added < len(call.tensors):
         reading.without = {added: np.zeros_like(call.tensors[added])}
-    made = call.run(reading.without)
-    product, value = call.output(made), call.tensors[weight]
+    outcome = call.run(reading.without)
+    product, value = call.output(outcome), call.tensors[weight]
     if product is None or not value.ndim or data in pieces:
         return reading.made()
     if value.ndim == 1:
@@ -202,16 +202,16 @@ def _products(reading: _Reading) -> Uses:
     stand_turned = _stand_turned(reading, weight, data, matrices, turned=turned)
     uses, forced = yield from _matrix_products(reading, weight, matrices, stand_turned)
     if weight in reading.new:
-        made = call.run(reading.without | reading.new)
-        product = call.output(made)
+        outcome = call.run(reading.without | reading.new)
+        product = call.output(outcome)
         if product is not None:
             factors[1] = product.swapaxes(-1, -2) if turned else product
             for use, (*_, out) in zip(uses, _matrices(reading, weight, *factors) or (), strict=True):
                 use.out = see_rows(out)
     if forced is not None and product is not None:
         product = (forced.swapaxes(-1, -2) if turned else forced).reshape(product.shape)
-        made = call.with_output(made, product)
-    return (yield from _with_added(reading, added, (made, product), forced=forced is not None))
+        outcome = call.with_output(outcome, product)
+    return (yield from _with_added(reading, added, (outcome, product), forced=forced is not None))
 
 
 def _vector_product(reading: _Reading, weight: int, rows: Array, product: Array) -> Uses:
@@ -290,12 +290,14 @@ def _stands_turned(rows: Array, matrix: Array, product: Array) -> bool:
     return turned < straight
 
 
-def _with_added(reading: _Reading, added: int, made: tuple[Any, Array | None], *, forced: bool, axis: int = -1) -> Uses:
+def _with_added(
+    reading: _Reading, added: int, outcomes: tuple[Any, Array | None], *, forced: bool, axis: int = -1
+) -> Uses:
     """Yield the use of what an operator adds to a product along an axis, if anything.
 
     `made` is what it made without, and the product in it, which is kept if it is `forced`.
     """
-    outcome, product = made
+    outcome, product = outcomes
     call = reading.call
     if not reading.without:
         return call.answer(outcome)
@@ -323,20 +325,20 @@ def _convolutions(reading: _Reading) -> Uses:
         return (yield from _elementwise(reading, "other:convolution"))
     if len(call.tensors) > 2:
         reading.without = {2: np.zeros_like(call.tensors[2])}
-    made = call.run(reading.without)
-    product = call.output(made)
+    outcome = call.run(reading.without)
+    product = call.output(outcome)
     if product is None:
         return reading.made()
     uses, forced = yield from _filter_products(reading, product)
     if 1 in reading.new:
-        made = call.run(reading.without | reading.new)
-        product = call.output(made)
+        outcome = call.run(reading.without | reading.new)
+        product = call.output(outcome)
         for use, own in zip(uses, () if product is None else np.split(product, len(uses), 1), strict=False):
             use.out = see_rows(own, [1])
     if forced is not None and product is not None:
         product = np.moveaxis(forced.reshape(np.moveaxis(product, 1, -1).shape), -1, 1)
-        made = call.with_output(made, product)
-    return (yield from _with_added(reading, 2, (made, product), forced=forced is not None, axis=1))
+        outcome = call.with_output(outcome, product)
+    return (yield from _with_added(reading, 2, (outcome, product), forced=forced is not None, axis=1))
 
 
 def _filter_products(
@@ -349,14 +351,14 @@ def _filter_products(
     whole, uses, forced = np.array(weight), list[Use](), None
     filters = np.split(whole, groups)  # views
     parts = zip(np.split(given, groups, 1), filters, np.split(product, groups, 1), strict=True)
-    for number, (rows, own, made) in enumerate(parts):
-        uses.append(_filter_use(reading, number, (rows, own, made), backwards=backwards))
+    for number, (rows, filter_rows, made) in enumerate(parts):
+        uses.append(_filter_use(reading, number, (rows, filter_rows, made), backwards=backwards))
         answer = yield uses[-1]
         forced = answer.product if answer is not None and groups == 1 else None
         if answer is not None and answer.value is not None:
             axis = int(backwards)
-            size = (*own.shape[:axis], *own.shape[axis + 1 :], own.shape[axis])
-            own[...] = np.moveaxis(answer.value.reshape(size), -1, axis)
+            size = (*filter_rows.shape[:axis], *filter_rows.shape[axis + 1 :], filter_rows.shape[axis])
+            filter_rows[...] = np.moveaxis(answer.value.reshape(size), -1, axis)
             reading.new[1] = whole
     return uses, forced
 
@@ -383,19 +385,29 @@ def _filter_use(reading: _Reading, number: int, group: tuple[Array, Array, Array
     Its last axis is that of what comes out.
     """
     given, weight, product = group
-    own = reading.pieces[1]
-    own = replace(own, shape=weight.shape, offset=own.offset + number * weight.shape[0] * own.strides[0])
+    filter_piece = reading.pieces[1]
+    filter_piece = replace(
+        filter_piece,
+        shape=weight.shape,
+        offset=filter_piece.offset + number * weight.shape[0] * filter_piece.strides[0],
+    )
     rows = None if backwards else _patches(given, weight, product)
     laid = np.moveaxis(product, 1, -1)
     if rows is not None:
-        piece = Piece(own.number, own.names, own.offset, (rows.shape[-1], weight.shape[0]), (1, rows.shape[-1]))
-        piece = replace(piece, derived=own.derived)
+        piece = Piece(
+            filter_piece.number,
+            filter_piece.names,
+            filter_piece.offset,
+            (rows.shape[-1], weight.shape[0]),
+            (1, rows.shape[-1]),
+        )
+        piece = replace(piece, derived=filter_piece.derived)
         use, out = reading.use("product", piece, see_rows(rows)), see_rows(laid)
     else:
         last = int(backwards)
         order = [axis for axis in range(weight.ndim) if axis != last and weight.shape[axis] > 1]
         kind = "depthwise" if weight.shape[1] == 1 and weight.shape[0] == given.shape[1] > 1 else "convolution"
-        piece = own.moved([*order, last])
+        piece = filter_piece.moved([*order, last])
         use, out = reading.use(kind, piece, see_rows(given, [1])), see_rows(product, [1])
     use.out, use.product, use.by_channels = out, laid, True
     return use
@@ -463,14 +475,14 @@ def _joins(reading: _Reading) -> Uses:
 def _elementwise(reading: _Reading, kind: str = "") -> Uses:
     """A piece that scales, shifts or whatever else along the axes along which it varies."""
     kind = kind or reading.rule.does
-    at, own = next(iter(reading.pieces.items()))
+    at, piece = next(iter(reading.pieces.items()))
     if kind in ("subtract", "divide") and at == 0:
         kind = f"{kind} from"
     rows, axes = _other_operand(reading, kind, at)
     if kind == "shift":
         reading.put(at, (yield from _shift(reading, at, rows, axes)))
         return reading.made()
-    use = reading.use(kind, own.bare, see_rows(rows, axes, signed=kind not in ("scale", "divide")))
+    use = reading.use(kind, piece.bare, see_rows(rows, axes, signed=kind not in ("scale", "divide")))
     use.plain = see_rows(rows, axes) if kind == "scale" else None
     reading.put(at, (yield from _asked(use)))
     return reading.made()
@@ -507,10 +519,10 @@ def _shift(reading: _Reading, at: int, rows: Array, axes: Sequence[int]) -> Gene
 def _recurrent(reading: _Reading) -> Uses:
     """A whole recurrent layer multiplies its input by one matrix, and what it returned before by the other."""
     call, pieces = reading.call, reading.pieces
-    made = call.run()
-    outputs, tensors = call.output(made), call.tensors
+    outcome = call.run()
+    outputs, tensors = call.output(outcome), call.tensors
     if outputs is None or not {1, 2} <= pieces.keys():
-        return call.answer(made)
+        return call.answer(outcome)
     state = np.concatenate([tensors[5][None], outputs[:-1]]) if len(tensors) > 5 else outputs[:-1]
     uses = [_gates(reading, at, rows, outputs.shape[-1]) for at, rows in ((1, tensors[0]), (2, state))]
     for at, use in enumerate(uses, 1):
@@ -518,7 +530,7 @@ def _recurrent(reading: _Reading) -> Uses:
         yield use
         if at + 2 in pieces and use.product is not None:
             yield reading.use("shift", pieces[at + 2].bare, see_rows(use.product))
-    return call.answer(made)
+    return call.answer(outcome)
 
 
 def _gates(reading: _Reading, at: int, rows: Array, width: int) -> Use:

@@ -260,11 +260,11 @@ class PieceIndex:
 
     def anew(self) -> PieceIndex:
         """The same parameters, and nothing computed from them."""
-        made = copy(self)
-        made._flat, made._names = self._flat[: self._plain], self._names[: self._plain]  # noqa: SLF001
-        made._strides, made._late, made._origins = self._strides[: self._plain], defaultdict(list), {}  # noqa: SLF001
-        made._terms = {}  # noqa: SLF001
-        return made
+        index = copy(self)
+        index._flat, index._names = self._flat[: self._plain], self._names[: self._plain]  # noqa: SLF001
+        index._strides, index._late, index._origins = self._strides[: self._plain], defaultdict(list), {}  # noqa: SLF001
+        index._terms = {}  # noqa: SLF001
+        return index
 
     def add(self, names: Iterable[str], value: Array, pieces: Sequence[Piece] = ()) -> None:
         """Know a tensor that was computed from these parameters, from these pieces of them alone."""
@@ -277,13 +277,17 @@ class PieceIndex:
 
     def _keep(self, names: Iterable[str], value: Array) -> NDArray[np.int64]:
         """Keep a tensor, and return the flat places at which a view of it is likely to begin."""
-        own = np.ascontiguousarray(value).reshape(value.shape)
-        self._flat.append(own.reshape(-1))
+        contiguous = np.ascontiguousarray(value).reshape(value.shape)
+        self._flat.append(contiguous.reshape(-1))
         self._names.append(tuple(dict.fromkeys(names)))
-        strides = [stride // max(own.itemsize, 1) for stride in own.strides]
-        own_strides = [stride for size, stride in zip(own.shape, strides, strict=True) if size > 1]
+        strides = [stride // max(contiguous.itemsize, 1) for stride in contiguous.strides]
+        own_strides = [stride for size, stride in zip(contiguous.shape, strides, strict=True) if size > 1]
         self._strides.append(tuple(dict.fromkeys([*own_strides, *(2 * one for one in own_strides), 0])))
-        return _starts(own.shape, strides) if own.dtype.kind == "f" and own.size else np.empty(0, np.int64)
+        return (
+            _starts(contiguous.shape, strides)
+            if contiguous.dtype.kind == "f" and contiguous.size
+            else np.empty(0, np.int64)
+        )
 
     def _summed(self, pieces: Sequence[Piece], value: Array) -> list[Piece]:
         """The pieces whose sum a tensor is: two of its shape, or those along an axis of one; none for anything else."""
@@ -316,18 +320,18 @@ class PieceIndex:
 
     def _traced(self, number: int) -> dict[str, NDArray[np.int64]]:
         """Find the elements of a tensor that was only moved about again in the parameters that it consists of."""
-        flat, found = self._flat[number], {}
+        flat, orders = self._flat[number], {}
         left = np.ones(len(flat), bool)
-        for own in (one for one in range(self._plain) if self._names[one][0] in self._names[number]):
-            known = self._flat[own]
+        for other in (one for one in range(self._plain) if self._names[one][0] in self._names[number]):
+            known = self._flat[other]
             if known.dtype != flat.dtype or not known.size:
                 continue
             order = np.argsort(known)
             at = np.searchsorted(known[order], flat).clip(0, known.size - 1)
             same = known[order][at] == flat
-            found[self._names[own][0]] = np.where(same, order[at], -1)
+            orders[self._names[other][0]] = np.where(same, order[at], -1)
             left &= ~same
-        return {} if left.any() else found
+        return {} if left.any() else orders
 
     def find(self, value: Array) -> Piece | None:
         """Return the piece that a tensor is, None if it is none."""
@@ -444,17 +448,17 @@ def reshaped(whole: tuple[str, int, int] | None, sizes: Sequence[Any]) -> tuple[
     return (node, -axis, count) if axis else None
 
 
-def moved(held: Tensor, axes: Sequence[int]) -> tuple[str, int, int] | None:
+def moved(tensor: Tensor, axes: Sequence[int]) -> tuple[str, int, int] | None:
     """Where the axis of the first pieces stands after axes were exchanged, or all put in an order."""
-    if held.whole is None or held.ndim is None:
+    if tensor.whole is None or tensor.ndim is None:
         return None
-    node, axis, count = held.whole
-    order = [one % held.ndim for one in axes]
-    if len(order) == 2 != held.ndim:
+    node, axis, count = tensor.whole
+    order = [one % tensor.ndim for one in axes]
+    if len(order) == 2 != tensor.ndim:
         first, second = order
-        order = [{first: second, second: first}.get(one, one) for one in range(held.ndim)]
-    place = axis % held.ndim
-    return (node, order.index(place) - held.ndim, count) if sorted(order) == list(range(held.ndim)) else None
+        order = [{first: second, second: first}.get(one, one) for one in range(tensor.ndim)]
+    place = axis % tensor.ndim
+    return (node, order.index(place) - tensor.ndim, count) if sorted(order) == list(range(tensor.ndim)) else None
 
 
 def is_axis(whole: Tensor, axis: int) -> bool:
@@ -466,27 +470,27 @@ def is_axis(whole: Tensor, axis: int) -> bool:
 def merged(values: Sequence[Any]) -> Any:
     """One value for what may be any of several: equal ones stay, lists of one length are merged item by item."""
     first = values[0] if values else NOTHING
-    if all(one is first for one in values):
+    if all(value is first for value in values):
         return first
     if isinstance(first, (list, tuple)) and all(
-        isinstance(one, (list, tuple)) and len(one) == len(first) for one in values
+        isinstance(value, (list, tuple)) and len(value) == len(first) for value in values
     ):
         return [merged(items) for items in zip(*values, strict=True)]
-    if all(isinstance(one, NUMBERS) for one in values) and all(one == first for one in values):
+    if all(isinstance(value, NUMBERS) for value in values) and all(value == first for value in values):
         return first
-    return Tensor(frozenset().union(*(tensor(one).nodes for one in values)))
+    return Tensor(frozenset().union(*(tensor(value).nodes for value in values)))
 
 
-def plain_attribute(held: Any, name: str) -> Any:
+def plain_attribute(owner: Any, name: str) -> Any:
     """An attribute of an object, for which no code of the user's runs; NOTHING for a property of the user's own."""
-    value = inspect.getattr_static(held, name, NOTHING)
-    if isinstance(held, type):
+    value = inspect.getattr_static(owner, name, NOTHING)
+    if isinstance(owner, type):
         return value
-    if isinstance(held, ModuleType):
-        return getattr(held, name, NOTHING)
+    if isinstance(owner, ModuleType):
+        return getattr(owner, name, NOTHING)
     if isinstance(value, FunctionType):
-        return MethodType(value, held)
+        return MethodType(value, owner)
     if isinstance(value, property):
         module = str(getattr(value.fget, "__module__", ""))
-        return getattr(held, name, NOTHING) if module.startswith(FRAMEWORKS) else NOTHING
-    return getattr(held, name, NOTHING) if hasattr(type(value), "__get__") else value
+        return getattr(owner, name, NOTHING) if module.startswith(FRAMEWORKS) else NOTHING
+    return getattr(owner, name, NOTHING) if hasattr(type(value), "__get__") else value

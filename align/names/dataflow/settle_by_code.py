@@ -83,31 +83,33 @@ def _in_part(name_map: NameMap, sides: LayeredSides) -> NameMap:
 
 def _all_told(name_map: NameMap, graphs: tuple[_Graph, _Graph]) -> _Found:
     """The pairs that the code tells, and those that these tell in turn."""
-    found: _Found = {}
+    settled: _Found = {}
     while more := dict(_told(name_map, graphs)):
-        found |= more
+        settled |= more
         pairs = [Pairing(*pair, "structure", CONFIDENCE_OF_FORM, how) for pair, how in more.items()]
         name_map = replace(name_map, pairings=(*name_map.pairings, *pairs))
-    return found
+    return settled
 
 
-def _without_contradicted(again: NameMap, before: NameMap, found: _Found, graphs: tuple[_Graph, _Graph]) -> NameMap:
+def _without_contradicted(
+    again: NameMap, before: NameMap, settled_by_code: _Found, graphs: tuple[_Graph, _Graph]
+) -> NameMap:
     """The map with those new pairs doubted that do not stand between the same settled layers in both codes."""
-    old = {(one.source, one.target) for one in before.pairings if one.sure} | found.keys()
-    new = {id(one) for one in again.pairings if one.sure and (one.source, one.target) not in old}
-    settled = replace(again, pairings=tuple(one for one in again.pairings if id(one) not in new))
+    old = {(entry.source, entry.target) for entry in before.pairings if entry.sure} | settled_by_code.keys()
+    new = {id(entry) for entry in again.pairings if entry.sure and (entry.source, entry.target) not in old}
+    settled = replace(again, pairings=tuple(entry for entry in again.pairings if id(entry) not in new))
     colours = _colours(settled, graphs)
     doubted = set()
-    for one in (pairing for pairing in again.pairings if id(pairing) in new):
-        ends = graphs[0].nodes.get(one.source), graphs[1].nodes.get(one.target)
+    for entry in (pairing for pairing in again.pairings if id(pairing) in new):
+        ends = graphs[0].nodes.get(entry.source), graphs[1].nodes.get(entry.target)
         if ends[0] is None or ends[1] is None:
-            if not found:
-                doubted.add(id(one))
+            if not settled_by_code:
+                doubted.add(id(entry))
         elif _surroundings(ends[0], graphs[0], colours[0])[0] != _surroundings(ends[1], graphs[1], colours[1])[0]:
-            doubted.add(id(one))
+            doubted.add(id(entry))
     pairings = (
-        replace(one, confidence=CONFIDENCE_OF_DOUBTED, note=_ELSEWHERE) if id(one) in doubted else one
-        for one in again.pairings
+        replace(entry, confidence=CONFIDENCE_OF_DOUBTED, note=_ELSEWHERE) if id(entry) in doubted else entry
+        for entry in again.pairings
     )
     return replace(again, pairings=tuple(pairings))
 
@@ -116,37 +118,39 @@ def _sure(name_map: NameMap) -> int:
     return sum(pairing.sure for pairing in name_map.pairings)
 
 
-def _matched_again(name_map: NameMap, found: _Found, sides: LayeredSides, rules: NameRules) -> NameMap:
+def _matched_again(name_map: NameMap, settled_by_code: _Found, sides: LayeredSides, rules: NameRules) -> NameMap:
     """Match again with the sure pairs of the map, and those that were found, as rules."""
-    known = {(one.source, one.target): one for one in name_map.pairings if one.sure}
-    both = {pair: one.transform for pair, one in known.items()} | found
+    known = {(pairing.source, pairing.target): pairing for pairing in name_map.pairings if pairing.sure}
+    both = {pair: pairing.transform for pair, pairing in known.items()} | settled_by_code
     targets: dict[str, list[tuple[str, Transform]]] = defaultdict(list)
     for (source, target), transform in both.items():
         targets[source].append((target, transform))
-    names = {name: own[0] for name, own in targets.items()}
-    further = {name: tuple(own[1:]) for name, own in targets.items() if len(own) > 1}
+    names = {name: same_name[0] for name, same_name in targets.items()}
+    further = {name: tuple(same_name[1:]) for name, same_name in targets.items() if len(same_name) > 1}
     fixed = replace(rules, names=rules.names | names, further={**rules.further, **further})
     again = replace(match_names(*sides.parameters, fixed), frameworks=name_map.frameworks)
-    doubted = {(one.source, one.target): one for one in name_map.pairings if not one.sure}
-    new = [(one.source, one.target) for one in again.pairings if (one.source, one.target) not in known]
+    doubted = {(pairing.source, pairing.target): pairing for pairing in name_map.pairings if not pairing.sure}
+    new = [
+        (pairing.source, pairing.target) for pairing in again.pairings if (pairing.source, pairing.target) not in known
+    ]
     layers = [(sides.roles[0][source][0], sides.roles[1][target][0]) for source, target in new]
-    left, right = (list({layer.path: layer for layer, _ in own.values()}.values()) for own in sides.roles)
+    left, right = (list({layer.path: layer for layer, _ in same_name.values()}.values()) for same_name in sides.roles)
     notes = note_input_orders(layers, (left, right))
     pairings = []
-    for one in again.pairings:
-        pair = one.source, one.target
+    for pairing in again.pairings:
+        pair = pairing.source, pairing.target
         if pair in known:
             pairings.append(known[pair])
-        elif one.source in notes:
+        elif pairing.source in notes:
             pairings.append(
-                replace(one, evidence="structure", confidence=CONFIDENCE_OF_DOUBTED, note=notes[one.source])
+                replace(pairing, evidence="structure", confidence=CONFIDENCE_OF_DOUBTED, note=notes[pairing.source])
             )
-        elif pair in found:
-            pairings.append(replace(one, evidence="structure", confidence=CONFIDENCE_OF_FORM, note=_BY_CODE))
+        elif pair in settled_by_code:
+            pairings.append(replace(pairing, evidence="structure", confidence=CONFIDENCE_OF_FORM, note=_BY_CODE))
         elif pair in doubted:
             pairings.append(doubted[pair])
         else:
-            pairings.append(replace(one, confidence=min(one.confidence, CONFIDENCE_OF_FORM)))
+            pairings.append(replace(pairing, confidence=min(pairing.confidence, CONFIDENCE_OF_FORM)))
     return replace(again, pairings=tuple(pairings))
 
 
@@ -322,18 +326,23 @@ def _roles_of(a: Layer, b: Layer) -> Iterator[tuple[tuple[str, str], Transform]]
     """Yield the pairs of two layers' parameters; none if it is not known which way round a matrix stands."""
     if len(a.roles) == len(b.roles) == 1:
         (mine,), (theirs,) = a.roles.values(), b.roles.values()
-        left, right = (tuple(n for n in one.shape if n != 1) for one in (mine, theirs))
+        left, right = (tuple(n for n in layer.shape if n != 1) for layer in (mine, theirs))
         if left == right and not _is_unclear(a, b, left):
             yield (mine.name, theirs.name), turned_and_reshaped(mine.shape, theirs.shape, False)
         elif left == right[::-1] and len(left) == 2:
             yield (mine.name, theirs.name), turned_and_reshaped(mine.shape, theirs.shape, True)
         return
-    for one, other in ((a, b), (a, transposed_layer(b)), (transposed_layer(a), b)):
-        if one is None or other is None or not may_pair(one, other) or _is_unclear(a, b, a.shapes.get("weight", ())):
+    for layer, other in ((a, b), (a, transposed_layer(b)), (transposed_layer(a), b)):
+        if (
+            layer is None
+            or other is None
+            or not may_pair(layer, other)
+            or _is_unclear(a, b, a.shapes.get("weight", ()))
+        ):
             continue
-        for role, mine in one.roles.items():
+        for role, mine in layer.roles.items():
             if role in other.roles:
-                yield (mine.name, other.roles[role].name), transform_between(one, other, role)
+                yield (mine.name, other.roles[role].name), transform_between(layer, other, role)
         return
 
 
@@ -355,11 +364,11 @@ def _cut_so(name_map: NameMap, flows: tuple[WrittenFlow, WrittenFlow], sides: La
 def _fused(pairings: Iterable[Pairing]) -> Iterator[list[Pairing]]:
     """Yield the pairs of each matrix that names cut, or join; of stacked layers those of each."""
     groups: dict[tuple[object, ...], list[Pairing]] = defaultdict(list)
-    for one in pairings:
-        if one.confidence == CONFIDENCE_OF_NAMED_PIECES and (span := _span(one.transform)) is not None:
+    for pairing in pairings:
+        if pairing.confidence == CONFIDENCE_OF_NAMED_PIECES and (span := _span(pairing.transform)) is not None:
             cut = not isinstance(span, Part)
-            beside = [step for step in one.transform.steps if isinstance(step, (Slice, Part)) and step is not span]
-            groups[(cut, one.source if cut else one.target, *map(str, beside))].append(one)
+            beside = [step for step in pairing.transform.steps if isinstance(step, (Slice, Part)) and step is not span]
+            groups[(cut, pairing.source if cut else pairing.target, *map(str, beside))].append(pairing)
     yield from groups.values()
 
 

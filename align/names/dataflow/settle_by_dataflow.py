@@ -106,73 +106,77 @@ def _draws(side: TrialSide) -> bool:
     return not alike(*runs)
 
 
-def with_dataflow(name_map: NameMap, found: DataflowFound, sides: tuple[ParameterSet, ParameterSet]) -> NameMap:
+def with_dataflow(name_map: NameMap, by_flow: DataflowFound, sides: tuple[ParameterSet, ParameterSet]) -> NameMap:
     """Return the map with these pairings in the place of what names say of their targets and sources.
 
     Where all is proven, copies of modules that never run are paired as what runs.
     """
-    copies, in_copies = copies_of_modules(found.pairings, sides) if found.proven else ([], set[str]())
-    found = replace(found, pairings=[*found.pairings, *copies])
-    said = [one for one in name_map.pairings if one.evidence in ("user", "dataflow", "trial")]
-    new = _new_pairings(name_map, found, said, sides[0])
-    taken = {one.source for one in new}, {one.target for one in new}
-    named = {(one.source, one.target, one.transform) for one in name_map.pairings}
-    unlike = {one.source for one in new if (one.source, one.target, one.transform) not in named}
+    copies, in_copies = copies_of_modules(by_flow.pairings, sides) if by_flow.proven else ([], set[str]())
+    by_flow = replace(by_flow, pairings=[*by_flow.pairings, *copies])
+    said = [entry for entry in name_map.pairings if entry.evidence in ("user", "dataflow", "trial")]
+    new = _new_pairings(name_map, by_flow, said, sides[0])
+    taken = {entry.source for entry in new}, {entry.target for entry in new}
+    named = {(entry.source, entry.target, entry.transform) for entry in name_map.pairings}
+    unlike = {entry.source for entry in new if (entry.source, entry.target, entry.transform) not in named}
     old = [p for p in name_map.pairings if p.target not in taken[1] and (p in said or p.source not in unlike)]
     order = {name: at for at, name in enumerate(sides[0].names)}
     pairings = tuple(sorted((*old, *new), key=lambda pairing: order[pairing.source]))
-    paired = {one.source for one in pairings}, {one.target for one in pairings}
+    paired = {entry.source for entry in pairings}, {entry.target for entry in pairings}
     told = paired[0] | in_copies, paired[1] | in_copies
-    dropped = [*name_map.dropped, *(_computed(sides, told, name_map.dropped) if found.proven else ())]
+    dropped = [*name_map.dropped, *(_computed(sides, told, name_map.dropped) if by_flow.proven else ())]
     left = [p for p in name_map.pairings if p not in old and p.source not in paired[0]]
     groups = [group.without(*paired) for group in name_map.ambiguous]
     groups += [Ambiguity((p.source,), (), sentence("trial_reason.stands_elsewhere")) for p in left]
-    gone = [{one.name for one in dropped if one.side == side} for side in SIDES]
+    gone = [{entry.name for entry in dropped if entry.side == side} for side in SIDES]
     groups = [group.without(*gone) for group in groups]
     ambiguous = tuple(group for group in groups if group.sources or group.targets)
-    kept = {(one.source, one.target) for one in new}
-    flow = tuple(place for key, place in found.places.items() if key in kept)
+    kept = {(entry.source, entry.target) for entry in new}
+    flow = tuple(place for key, place in by_flow.places.items() if key in kept)
     return replace(name_map, pairings=pairings, ambiguous=ambiguous, dropped=tuple(dropped), flow=flow)
 
 
 def _new_pairings(
-    name_map: NameMap, found: DataflowFound, said: Sequence[Pairing], source: ParameterSet
+    name_map: NameMap, flow: DataflowFound, said: Sequence[Pairing], source: ParameterSet
 ) -> list[Pairing]:
     """The pairings that the map gets: what names say otherwise is noted, and gives way only to what is proven."""
-    kept_out = {one.target for one in said} | {one.name for one in name_map.dropped if one.side == "target"}
-    whole = {one.source for one in said if not one.transform.steps}
-    known = {(one.source, one.target, one.transform): one for one in name_map.pairings}
-    forms = {(one.source, one.target): one.transform for one in name_map.pairings if one.transform.steps}
-    by_name = {one.target: one.source for one in name_map.pairings if one.sure}
-    against = _layers_against(found.pairings, said)
+    kept_out = {pairing.target for pairing in said} | {
+        pairing.name for pairing in name_map.dropped if pairing.side == "target"
+    }
+    whole = {pairing.source for pairing in said if not pairing.transform.steps}
+    known = {(pairing.source, pairing.target, pairing.transform): pairing for pairing in name_map.pairings}
+    forms = {
+        (pairing.source, pairing.target): pairing.transform for pairing in name_map.pairings if pairing.transform.steps
+    }
+    by_name = {pairing.target: pairing.source for pairing in name_map.pairings if pairing.sure}
+    against = _layers_against(flow.pairings, said)
     new: list[Pairing] = []
-    for one in _under_own_names(found.pairings, source):
-        before = known.get((one.source, one.target, one.transform))
-        if one.target in kept_out or one.source in whole:
+    for pairing in _under_own_names(flow.pairings, source):
+        before = known.get((pairing.source, pairing.target, pairing.transform))
+        if pairing.target in kept_out or pairing.source in whole:
             continue
-        if _owner(one.source) in against[0] or _owner(one.target) in against[1]:
+        if _owner(pairing.source) in against[0] or _owner(pairing.target) in against[1]:
             continue
-        if before is not None and before.sure and not one.note:
+        if before is not None and before.sure and not pairing.note:
             new.append(replace(before, confidence=1.0))
-        elif before is not None or by_name.get(one.target, one.source) == one.source:
-            form = forms.get((one.source, one.target))
-            is_said_otherwise = form is not None and form != one.transform and not one.note
-            note = sentence("pair_note.names_say_otherwise") if is_said_otherwise else one.note
-            new.append(replace(one, note=note))
-        elif found.proven and not against[0]:
-            new.append(replace(one, note=sentence("pair_note.names_stand_elsewhere", name=by_name[one.target])))
+        elif before is not None or by_name.get(pairing.target, pairing.source) == pairing.source:
+            form = forms.get((pairing.source, pairing.target))
+            is_said_otherwise = form is not None and form != pairing.transform and not pairing.note
+            note = sentence("pair_note.names_say_otherwise") if is_said_otherwise else pairing.note
+            new.append(replace(pairing, note=note))
+        elif flow.proven and not against[0]:
+            new.append(replace(pairing, note=sentence("pair_note.names_stand_elsewhere", name=by_name[pairing.target])))
     return new
 
 
 def _layers_against(pairings: Sequence[Pairing], said: Sequence[Pairing]) -> tuple[set[str], set[str]]:
     """The layers of both sides that a rule of the user's pairs otherwise than these pairings."""
-    found: tuple[set[str], set[str]] = set(), set()
-    for rule in (one for one in said if one.evidence == "user"):
-        for one in pairings:
-            if (one.source == rule.source) != (one.target == rule.target):
-                found[0].update((_owner(one.source), _owner(rule.source)))
-                found[1].update((_owner(one.target), _owner(rule.target)))
-    return found
+    owners: tuple[set[str], set[str]] = set(), set()
+    for rule in (pairing for pairing in said if pairing.evidence == "user"):
+        for pairing in pairings:
+            if (pairing.source == rule.source) != (pairing.target == rule.target):
+                owners[0].update((_owner(pairing.source), _owner(rule.source)))
+                owners[1].update((_owner(pairing.target), _owner(rule.target)))
+    return owners
 
 
 def _owner(name: str) -> str:
@@ -180,7 +184,7 @@ def _owner(name: str) -> str:
 
 
 def _computed(
-    sides: tuple[ParameterSet, ParameterSet], told: tuple[set[str], set[str]], dropped: Iterable[Dropped]
+    sides: tuple[ParameterSet, ParameterSet], named: tuple[set[str], set[str]], dropped: Iterable[Dropped]
 ) -> list[Dropped]:
     """Tensors that are not trained, and without which the outputs are equal: tables that a model computes itself."""
     known = {(one.name, one.side) for one in dropped}
@@ -189,7 +193,7 @@ def _computed(
         for at, side in enumerate(SIDES)
         for parameter in sides[at].parameters
         if (parameter.buffer or parameter.trainable is False)
-        and parameter.name not in told[at]
+        and parameter.name not in named[at]
         and (parameter.name, side) not in known
     ]
 
@@ -200,14 +204,14 @@ def _under_own_names(pairings: Sequence[Pairing], source: ParameterSet) -> list[
     for parameter in source.parameters:
         if parameter.tied_to:
             others[parameter.tied_to].append(parameter.name)
-    found, whole = [], set[str]()
-    for one in pairings:
-        if one.source in whole and others[one.source] and not one.transform.steps:
-            found.append(replace(one, source=others[one.source].pop(0)))
+    renamed, whole = [], set[str]()
+    for pairing in pairings:
+        if pairing.source in whole and others[pairing.source] and not pairing.transform.steps:
+            renamed.append(replace(pairing, source=others[pairing.source].pop(0)))
         else:
-            found.append(one)
-            whole |= {one.source} if not one.transform.steps else set()
-    return found
+            renamed.append(pairing)
+            whole |= {pairing.source} if not pairing.transform.steps else set()
+    return renamed
 
 
 class Dataflow:
@@ -229,16 +233,23 @@ class Dataflow:
         except KeyboardInterrupt as interrupt:
             if type(interrupt) is not KeyboardInterrupt or self._latest is None:  # a signal to end align itself
                 raise
-            made = self._made(self._latest, {}, ())
-            return DataflowFound([one for one in made.pairings() if one.confidence], False, True, made.places)
-        made = self._made(run, status, unlike)
-        if self.states[0] and self._proof(made.pairings()):
-            self._join_states(made)
-        pairings = made.pairings()
+            flow_pairings = self._made(self._latest, {}, ())
+            return DataflowFound(
+                [pairing for pairing in flow_pairings.pairings() if pairing.confidence],
+                False,
+                True,
+                flow_pairings.places,
+            )
+        flow_pairings = self._made(run, status, unlike)
+        if self.states[0] and self._proof(flow_pairings.pairings()):
+            self._join_states(flow_pairings)
+        pairings = flow_pairings.pairings()
         proven = self._proof(pairings)
         if proven:
-            pairings = [replace(one, confidence=1.0) for one in pairings]
-        return DataflowFound([one for one in pairings if one.confidence], proven, False, made.places)
+            pairings = [replace(pairing, confidence=1.0) for pairing in pairings]
+        return DataflowFound(
+            [pairing for pairing in pairings if pairing.confidence], proven, False, flow_pairings.places
+        )
 
     def _record(self) -> None:
         """See the uses of both sides, each with values of its own."""
@@ -283,15 +294,17 @@ class Dataflow:
             self.states = states
         return bool(self.states[0])
 
-    def _join_states(self, made: FlowPairings) -> None:
+    def _join_states(self, flow_pairings: FlowPairings) -> None:
         """Pair first states that come to the same outputs where each row of them alone is not zero."""
         generator = np.random.default_rng(TRIAL_SEED + 2)
         row = generator.standard_normal(self.own[self.states[1][0]].shape[-1])
         shown = _shown_rows(self.first, self.values, self.states[0], row)
-        for target, kept, outputs in _shown_rows(self.second, self._loaded(made.pairings()), self.states[1], row):
+        for target, kept, outputs in _shown_rows(
+            self.second, self._loaded(flow_pairings.pairings()), self.states[1], row
+        ):
             alike = [(source, given) for source, given, other in shown if returned_alike(other, outputs)]
             for source, given in alike if len(alike) == 1 else ():
-                made.join((source, None), target, given, kept, "open")  # until all is proven
+                flow_pairings.join((source, None), target, given, kept, "open")  # until all is proven
         drawn = {name: generator.standard_normal(self.values[name].shape) for name in self.states[0]}
         self.values |= {name: value.astype(self.values[name].dtype) for name, value in drawn.items()}
         self.outputs = _returned(self.first, self.values)
@@ -333,12 +346,12 @@ class Dataflow:
 
     def _named_values(self) -> dict[str, Array]:
         """The first side's values under the second side's names, of surely named pairs of whole tensors."""
-        made: dict[str, Array] = {}
+        values: dict[str, Array] = {}
         for pairing in self.name_map.pairings:
             own, name = self.values.get(self.first.tensor(pairing.source)), self.second.tensor(pairing.target)
             if pairing.sure and own is not None and name in self.own and not _cuts(pairing.transform):
-                made[name] = pairing.transform.apply(own).astype(self.own[name].dtype)
-        return made
+                values[name] = pairing.transform.apply(own).astype(self.own[name].dtype)
+        return values
 
     def _guessed_forms(self) -> dict[str, tuple[str, Transform]]:
         """Pairs of parameters that are used in ways that the other side has none of: a filter, and a row for each tap.
@@ -354,23 +367,23 @@ class Dataflow:
                     name = use.piece.names[0]
                     ways[at].setdefault(name, (use.kind, values[at][name].size))
         alone = [[name for name, way in ways[at].items() if way not in ways[1 - at].values()] for at in (0, 1)]
-        found: dict[str, tuple[str, Transform]] = {}
+        forms: dict[str, tuple[str, Transform]] = {}
         for size in sorted({self.own[name].size for name in alone[1]}):
             left, right = ([name for name in alone[at] if values[at][name].size == size] for at in (0, 1))
             for source, target in zip(left, right, strict=True) if len(left) == len(right) else ():
                 change = form_between(self.values[source].shape, self.own[target].shape)
                 if change is not None:
-                    found[target] = source, change
+                    forms[target] = source, change
                     self.own[target] = change.apply(self.values[source]).astype(self.own[target].dtype)
-        return found
+        return forms
 
     def _hints(self) -> dict[str, list[str]]:
         """For each target, the sources that names pair it with, those of the first part first."""
-        found: dict[str, list[tuple[int, str]]] = defaultdict(list)
+        starts: dict[str, list[tuple[int, str]]] = defaultdict(list)
         for pairing in self.name_map.pairings:
             start = next((step.start for step in reversed(pairing.transform.steps) if isinstance(step, Part)), 0)
-            found[self.second.tensor(pairing.target)].append((start, self.first.tensor(pairing.source)))
-        return {name: [source for _, source in sorted(own)] for name, own in found.items()}
+            starts[self.second.tensor(pairing.target)].append((start, self.first.tensor(pairing.source)))
+        return {name: [source for _, source in sorted(own)] for name, own in starts.items()}
 
     @cached_property
     def _classes(self) -> dict[str, str]:
@@ -411,18 +424,18 @@ class Dataflow:
 
     def _made(self, run: FollowedUses, status: Mapping[TieKey, Status], unlike: Container[UseKey]) -> FlowPairings:
         """All pairs that a run shows; those that only a guess shows have a confidence of 0."""
-        made = FlowPairings((self.first, self.second), (self.index, run.index))
+        flow_pairings = FlowPairings((self.first, self.second), (self.index, run.index))
         for target, (source, change) in self.given.items():
-            made.give(source, target, change)
+            flow_pairings.give(source, target, change)
         trusted = self._trusted(run)
-        for key, one in run.followed.items():
-            is_open = one.by == "forced" or key in run.by_zeros or key in unlike or key not in trusted
+        for key, followed in run.followed.items():
+            is_open = followed.by == "forced" or key in run.by_zeros or key in unlike or key not in trusted
             how: Status = "open" if is_open else "sure"
-            if one.tie and how == "sure":
-                how = status.get(one.tie, "open")
-            for match in one.matches:
-                made.add(one, match, how)
-        return made
+            if followed.tie and how == "sure":
+                how = status.get(followed.tie, "open")
+            for match in followed.matches:
+                flow_pairings.add(followed, match, how)
+        return flow_pairings
 
     def _trusted(self, run: FollowedUses) -> set[UseKey]:
         """Uses whose place does not hang on a guess: behind one, only what follows in the first side's own order.
@@ -430,19 +443,19 @@ class Dataflow:
         What a guessed use should have returned is put in its place, so that the next uses fit it, right or wrong.
         """
         place = {use.order: at for at, use in enumerate(use for use in self.uses.uses if use.heavy)}
-        found: set[UseKey] = set()
+        trusted: set[UseKey] = set()
         last, in_doubt, in_line = -1, False, True
-        for key, one in run.followed.items():
-            at = [place[match.use.order] for match in one.matches if match.use.order in place]
-            if one.use.heavy and one.by == "forced":
+        for key, followed in run.followed.items():
+            at = [place[match.use.order] for match in followed.matches if match.use.order in place]
+            if followed.use.heavy and followed.by == "forced":
                 in_doubt = True
                 in_line = bool(at) and min(at) == last + 1
-            elif one.use.heavy and in_doubt and at:
+            elif followed.use.heavy and in_doubt and at:
                 in_line = in_line and min(at) == last + 1
-            if one.by != "forced" and (in_line or not in_doubt):
-                found.add(key)
+            if followed.by != "forced" and (in_line or not in_doubt):
+                trusted.add(key)
             last = max([last, *at]) if in_line or not in_doubt else last
-        return found
+        return trusted
 
     def _proof(self, pairings: Sequence[Pairing]) -> bool:
         """Tell whether the outputs are equal once all pairs are loaded."""
@@ -474,14 +487,14 @@ def _shown_rows(
     side: TrialSide, values: dict[str, Array], names: Sequence[str], row: Array
 ) -> list[tuple[str, NDArray[np.int64], Returned]]:
     """What a side returns where one row of these tensors is not zero: its tensor, its flat places, the outputs."""
-    found = []
+    rows = []
     for name in names:
         for start in range(0, values[name].size, row.size):
             places = np.arange(start, start + row.size)
             state = np.zeros_like(values[name])
             state.reshape(-1)[places] = row
-            found.append((name, places, _returned(side, values | {name: state})))
-    return found
+            rows.append((name, places, _returned(side, values | {name: state})))
+    return rows
 
 
 def _unplaced(side: TrialSide, uses: Sequence[Use], width: int, placed: set[str]) -> list[str]:
@@ -504,14 +517,14 @@ def _index_of(values: Mapping[str, Array], zeros: Container[str]) -> PieceIndex:
 
 def _unlike(run: FollowedUses, other: FollowedUses) -> set[UseKey]:
     """Uses that find another place in another run, and rows that are right there too."""
-    found = set()
-    for key, one in run.followed.items():
+    keys = set()
+    for key, followed in run.followed.items():
         two = other.followed.get(key)
-        if two is None or one.by != two.by or one.by not in ("place", "after"):
+        if two is None or followed.by != two.by or followed.by not in ("place", "after"):
             continue
-        if [match.use.order for match in one.matches] != [match.use.order for match in two.matches]:
-            found.add(key)
-    return found
+        if [match.use.order for match in followed.matches] != [match.use.order for match in two.matches]:
+            keys.add(key)
+    return keys
 
 
 def unnumbered(name: str) -> str:
@@ -561,14 +574,14 @@ def _is_statistic(side: TrialSide, name: str) -> bool:
     return layer is not None and any(p.name == name and role in STATISTICS for role, p in layer.roles.items())
 
 
-def _moved(own: Array, generator: np.random.Generator) -> Array:
+def _moved(values: Array, generator: np.random.Generator) -> Array:
     """Own values a little moved; of a tensor that is constant throughout: spread around it."""
-    noise = generator.standard_normal(own.shape)
-    spread, size = float(own.std()), float(abs(own).max(initial=0.0))
-    if own.ndim and spread > 1e-3 * size:
-        moved: Array = own * (1 + 0.05 * noise) + 0.01 * spread * generator.standard_normal(own.shape)
-    elif own.ndim > 1 and sum(n > 1 for n in own.shape) > 1 and not size:
-        moved = noise * np.sqrt(2.0 / own.shape[-1])
+    noise = generator.standard_normal(values.shape)
+    spread, size = float(values.std()), float(abs(values).max(initial=0.0))
+    if values.ndim and spread > 1e-3 * size:
+        moved: Array = values * (1 + 0.05 * noise) + 0.01 * spread * generator.standard_normal(values.shape)
+    elif values.ndim > 1 and sum(n > 1 for n in values.shape) > 1 and not size:
+        moved = noise * np.sqrt(2.0 / values.shape[-1])
     else:
-        moved = own + TRIAL_SPREAD * noise * (size or 1.0)
+        moved = values + TRIAL_SPREAD * noise * (size or 1.0)
     return moved

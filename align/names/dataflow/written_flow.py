@@ -134,11 +134,11 @@ def _children(module: Any) -> dict[str, Any]:
 
 def _parameters(module: Any) -> dict[str, Any]:
     """A module's own parameters and buffers by attribute."""
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     for store in ("_parameters", "_buffers", "_params"):
         held = vars(module).get(store)
-        found |= {name: one for name, one in held.items() if one is not None} if held else {}
-    return found
+        parameters |= {name: one for name, one in held.items() if one is not None} if held else {}
+    return parameters
 
 
 def _is_own(thing: Any) -> bool:
@@ -239,19 +239,19 @@ class _Reading:
     def _computed(self, values: Sequence[Any]) -> Tensor:
         """What an operator makes of tensors: a parameter among others is a node that the others go into."""
         every = list(tensors(values))
-        parameters = [one for one in every if one.is_parameter]
-        others = [one for one in every if not one.is_parameter]
+        parameters = [operand for operand in every if operand.is_parameter]
+        others = [operand for operand in every if not operand.is_parameter]
         if not parameters:
             return self._passed(every)
-        if not any(one.nodes for one in others):
+        if not any(operand.nodes for operand in others):
             return replace(self._passed(parameters), is_parameter=len(parameters) == 1)
-        first = max(parameters, key=lambda one: len(self._ndims.get(min(one.nodes, default=""), ())))
+        first = max(parameters, key=lambda operand: len(self._ndims.get(min(operand.nodes, default=""), ())))
         node = min(first.nodes)
-        made = self._fed(node, self._passed(others).nodes)
+        tensor = self._fed(node, self._passed(others).nodes)
         shape = self._ndims.get(node, ())
-        beside = self._passed(one for one in parameters if one is not first)
+        beside = self._passed(operand for operand in parameters if operand is not first)
         whole = (node, -1, shape[-2]) if len(shape) > 1 else None
-        return Tensor(made.nodes | beside.nodes, whole=whole)
+        return Tensor(tensor.nodes | beside.nodes, whole=whole)
 
     # Statements: what they return is "" or the word that ends the block
 
@@ -335,23 +335,25 @@ class _Reading:
             frame.names[target.id] = value
         elif isinstance(target, (ast.Tuple, ast.List)):
             count = len(target.elts)
-            starred = any(isinstance(one, ast.Starred) for one in target.elts)
+            starred = any(isinstance(element, ast.Starred) for element in target.elts)
             fits = isinstance(value, (list, tuple)) and len(value) == count and not starred
-            for one, item in zip(
+            for element, item in zip(
                 target.elts, value if fits else [replace(tensor(value), whole=None)] * count, strict=True
             ):
-                self._assign(one.value if isinstance(one, ast.Starred) else one, item, frame)
+                self._assign(element.value if isinstance(element, ast.Starred) else element, item, frame)
         elif isinstance(target, ast.Subscript):
-            held, index = self._value(target.value, frame), self._value(target.slice, frame)
-            in_list = isinstance(held, list) and isinstance(index, int) and -len(held) <= index < len(held)
-            if in_list or (isinstance(held, dict) and isinstance(index, (str, int))):
-                held[index] = value
-            elif isinstance(target.value, ast.Name) and isinstance(held, Tensor):
-                frame.names[target.value.id] = self._passed([held, value])
+            container, index = self._value(target.value, frame), self._value(target.slice, frame)
+            in_list = (
+                isinstance(container, list) and isinstance(index, int) and -len(container) <= index < len(container)
+            )
+            if in_list or (isinstance(container, dict) and isinstance(index, (str, int))):
+                container[index] = value
+            elif isinstance(target.value, ast.Name) and isinstance(container, Tensor):
+                frame.names[target.value.id] = self._passed([container, value])
 
     def _note_cut(self, target: ast.expr, written: ast.expr, value: Any, frame: _Frame) -> None:
         """Keep what the features of a node are divided among: by their first axis, so that pieces follow each other."""
-        if not isinstance(target, ast.Tuple) or not all(isinstance(one, ast.Name) for one in target.elts):
+        if not isinstance(target, ast.Tuple) or not all(isinstance(element, ast.Name) for element in target.elts):
             return
         cut: Tensor | None = None
         if isinstance(written, ast.Call) and _called(written) in _SPLITTING:
@@ -361,7 +363,7 @@ class _Reading:
         elif isinstance(value, Tensor) and value.whole and value.ndim and value.whole[1] == -value.ndim:
             cut = value
         if cut is not None and cut.whole:
-            names = tuple(one.id for one in target.elts if isinstance(one, ast.Name))
+            names = tuple(element.id for element in target.elts if isinstance(element, ast.Name))
             node = cut.whole[0]
             self.flow.cuts[node] = names if self.flow.cuts.get(node, names) == names else ()
 
@@ -397,7 +399,9 @@ class _Reading:
             case ast.Dict():
                 keys = [self._value(key, frame) if key else None for key in node.keys]
                 return {
-                    key: self._value(one, frame) for key, one in zip(keys, node.values, strict=True) if _hashed(key)
+                    key: self._value(element, frame)
+                    for key, element in zip(keys, node.values, strict=True)
+                    if _hashed(key)
                 }
             case ast.Subscript():
                 return self._item(self._value(node.value, frame), node.slice, frame)
@@ -411,7 +415,7 @@ class _Reading:
             case ast.Compare():
                 return self._compared(node, frame)
             case ast.BoolOp():
-                values = [self._value(one, frame) for one in node.values]
+                values = [self._value(element, frame) for element in node.values]
                 if not all(map(_is_known, values)):
                     return NOTHING
                 return all(values) if isinstance(node.op, ast.And) else any(values)
@@ -440,23 +444,23 @@ class _Reading:
     def _gone_through(self, element: ast.expr, loops: Sequence[ast.comprehension], frame: _Frame) -> list[Any]:
         if not loops:
             return [self._value(element, frame)]
-        found: list[Any] = []
+        elements: list[Any] = []
         for item in self._items(self._value(loops[0].iter, frame))[:MOST_WRITTEN_ROUNDS]:
             self._assign(loops[0].target, item, frame)
             tests = [self._value(one, frame) for one in loops[0].ifs]
             if all(not _is_known(test) or test for test in tests):
-                found += self._gone_through(element, loops[1:], frame)
-        return found
+                elements += self._gone_through(element, loops[1:], frame)
+        return elements
 
     def _compared(self, node: ast.Compare, frame: _Frame) -> Any:
         left, right = self._value(node.left, frame), self._value(node.comparators[0], frame)
-        one = _COMPARED.get(type(node.ops[0]))
+        comparison = _COMPARED.get(type(node.ops[0]))
         plain = isinstance(left, NUMBERS) and isinstance(right, (*NUMBERS, list, tuple, dict))
         nothing = isinstance(node.ops[0], (ast.Is, ast.IsNot))
-        if len(node.ops) > 1 or one is None or not (plain or nothing):
+        if len(node.ops) > 1 or comparison is None or not (plain or nothing):
             return NOTHING
         try:
-            return one(left, right)
+            return comparison(left, right)
         except TypeError:
             return NOTHING
 
@@ -469,61 +473,63 @@ class _Reading:
                 return NOTHING
         return self._passed([left, right]) if isinstance(node.op, (ast.Add, ast.Sub)) else self._computed([left, right])
 
-    def _attribute(self, held: Any, name: str) -> Any:
-        if isinstance(held, Tensor):
+    def _attribute(self, owner: Any, name: str) -> Any:
+        if isinstance(owner, Tensor):
             if name == "shape":
                 return Tensor(is_size=True)
-            return NOTHING if name in _BARE else replace(held, whole=None)
-        if _is_module(held):
-            if name in _parameters(held):
-                path = self._first.get(id(_parameters(held)[name]), _below(self._paths.get(id(held), ""), name))
+            return NOTHING if name in _BARE else replace(owner, whole=None)
+        if _is_module(owner):
+            if name in _parameters(owner):
+                path = self._first.get(id(_parameters(owner)[name]), _below(self._paths.get(id(owner), ""), name))
                 return Tensor(frozenset({path}), is_parameter=True)
-            if name in (children := _children(held)):
+            if name in (children := _children(owner)):
                 return children[name]
-        value = plain_attribute(held, name)
+        value = plain_attribute(owner, name)
         return NOTHING if type(value).__name__ in ("Tensor", "Parameter", "ndarray", "StubTensor") else value
 
-    def _item(self, held: Any, index: ast.expr, frame: _Frame) -> Any:  # noqa: PLR0911 - one line a kind of what is held
-        if isinstance(held, Tensor):
+    def _item(self, owner: Any, index: ast.expr, frame: _Frame) -> Any:  # noqa: PLR0911 - one line a kind of what is held
+        if isinstance(owner, Tensor):
             place = self._value(index, frame)
-            if held.is_parameter and (used := self._passed([place])).nodes:
-                return self._fed(min(held.nodes, default=""), used.nodes)
-            return replace(held, whole=None, ndim=None)
+            if owner.is_parameter and (used := self._passed([place])).nodes:
+                return self._fed(min(owner.nodes, default=""), used.nodes)
+            return replace(owner, whole=None, ndim=None)
         if isinstance(index, ast.Slice):
             ends = [self._value(one, frame) if one else None for one in (index.lower, index.upper, index.step)]
-            whole = self._items(held)
+            whole = self._items(owner)
             fits = all(one is None or isinstance(one, int) for one in ends)
-            return whole[slice(*ends)] if fits and _is_known(held) else [*whole]
+            return whole[slice(*ends)] if fits and _is_known(owner) else [*whole]
         place = self._value(index, frame)
-        if _is_module(held):
-            if isinstance(place, int) and str(place) not in _children(held):
-                items = self._items(held)
+        if _is_module(owner):
+            if isinstance(place, int) and str(place) not in _children(owner):
+                items = self._items(owner)
                 return items[place] if -len(items) <= place < len(items) else NOTHING
-            return self._attribute(held, str(place)) if isinstance(place, (int, str)) else merged(self._items(held))
+            return self._attribute(owner, str(place)) if isinstance(place, (int, str)) else merged(self._items(owner))
         try:
-            return held[place] if _is_known(place) else merged(self._items(held))
+            return owner[place] if _is_known(place) else merged(self._items(owner))
         except (TypeError, KeyError, IndexError):
             return NOTHING
 
     def _call(self, node: ast.Call, frame: _Frame) -> Any:  # noqa: C901, PLR0911, PLR0912 - one line a kind of what is called
         given = self._listed(node.args, frame)
-        named = {one.arg or "**": self._value(one.value, frame) for one in node.keywords}
+        named = {item.arg or "**": self._value(item.value, frame) for item in node.keywords}
         name = _called(node)
         if isinstance(node.func, ast.Attribute):
-            held = self._value(node.func.value, frame)
-            if isinstance(held, Tensor):
-                return self._method(node.func, held, [*given, *named.values()], frame)
-            if isinstance(held, list) and name in _OF_LISTS:
-                return getattr(held, name)(*given) if held or name != "pop" else NOTHING
-            if isinstance(held, dict) or (_is_module(held) and type(held).__name__ in _LISTS):
-                pairs = held if isinstance(held, dict) else _children(held)
+            owner = self._value(node.func.value, frame)
+            if isinstance(owner, Tensor):
+                return self._method(node.func, owner, [*given, *named.values()], frame)
+            if isinstance(owner, list) and name in _OF_LISTS:
+                return getattr(owner, name)(*given) if owner or name != "pop" else NOTHING
+            if isinstance(owner, dict) or (_is_module(owner) and type(owner).__name__ in _LISTS):
+                pairs = owner if isinstance(owner, dict) else _children(owner)
                 if name in ("items", "keys", "values"):
-                    return [list(one) if name == "items" else one for one in getattr(pairs, name)()]
-            function = self._attribute(held, name)
-            if _is_module(held) and isinstance(function, MethodType) and function.__self__ is held:
+                    return [list(item) if name == "items" else item for item in getattr(pairs, name)()]
+            function = self._attribute(owner, name)
+            if _is_module(owner) and isinstance(function, MethodType) and function.__self__ is owner:
                 own = function.__func__
                 return (
-                    self.call(own, [held, *given], named) if _is_own(own) else self._computed([*given, *named.values()])
+                    self.call(own, [owner, *given], named)
+                    if _is_own(own)
+                    else self._computed([*given, *named.values()])
                 )
         else:
             function = self._value(node.func, frame)
@@ -536,7 +542,7 @@ class _Reading:
             return self.call(function.__func__, [function.__self__, *given], named)
         if isinstance(function, FunctionType) and _is_own(function):
             return self.call(function, given, named)
-        if any(function is one for one in _SAFE):
+        if any(function is item for item in _SAFE):
             return self._plain(function, given, named)
         if name in _BARE:
             return NOTHING
@@ -551,49 +557,51 @@ class _Reading:
         return self._value(node.body, _Frame({**held.names, **names}, function))
 
     def _plain(self, function: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        listed = [self._items(one) if _is_module(one) else one for one in given]
+        listed = [self._items(argument) if _is_module(argument) else argument for argument in given]
         if function in (enumerate, zip, reversed, list, tuple):
-            listed = [self._items(one) if isinstance(one, Tensor) else one for one in listed]
+            listed = [self._items(argument) if isinstance(argument, Tensor) else argument for argument in listed]
         elif not all(map(_is_known, listed)):
             return NOTHING if function is not sum else self._passed(listed)
-        if function is sum and any(isinstance(one, Tensor) for one in _flat(listed)):
+        if function is sum and any(isinstance(argument, Tensor) for argument in _flat(listed)):
             return self._passed(listed)
         try:
-            made = function(*listed, **named)
-            made = list(made) if function in (enumerate, zip, reversed) else made  # a strict zip fails only here
+            outcome = function(*listed, **named)
+            outcome = (
+                list(outcome) if function in (enumerate, zip, reversed) else outcome
+            )  # a strict zip fails only here
         except (TypeError, ValueError):
             return self._passed(given)
-        return [list(one) for one in made] if function in (enumerate, zip) else made
+        return [list(argument) for argument in outcome] if function in (enumerate, zip) else outcome
 
-    def _method(self, func: ast.Attribute, held: Tensor, given: Sequence[Any], frame: _Frame) -> Any:
+    def _method(self, func: ast.Attribute, owner: Tensor, given: Sequence[Any], frame: _Frame) -> Any:
         """What a method of a tensor returns; one that changes the tensor changes it under its name, too."""
         if func.attr in _BARE:
             return Tensor(is_size=func.attr == "size")
-        made = self._shaped(func.attr, [held, *given])
-        if made is None:
+        outcome = self._shaped(func.attr, [owner, *given])
+        if outcome is None:
             joins = func.attr in _JOINING or func.attr in _SPLITTING
-            made = self._passed([held, *given]) if joins else self._computed([held, *given])
+            outcome = self._passed([owner, *given]) if joins else self._computed([owner, *given])
         if func.attr.endswith("_") and isinstance(func.value, ast.Name):
-            frame.names[func.value.id] = made
-        return made
+            frame.names[func.value.id] = outcome
+        return outcome
 
     def _shaped(self, name: str, given: Sequence[Any]) -> Tensor | None:
         """A tensor with other axes, which still holds the features whole; None for all other operators."""
-        held: Tensor = given[0]
+        tensor: Tensor = given[0]
         sizes = list(given[1:])
         if len(sizes) == 1 and isinstance(sizes[0], list):
             sizes = sizes[0]
         if name in ("reshape", "view") and sizes:
-            return replace(held, whole=reshaped(held.whole, sizes), ndim=len(sizes))
+            return replace(tensor, whole=reshaped(tensor.whole, sizes), ndim=len(sizes))
         if name in ("transpose", "permute", "swapaxes") and sizes and all(isinstance(one, int) for one in sizes):
-            return replace(held, whole=moved(held, sizes))
-        return replace(held) if name in ("contiguous", "float", "to", "astype") else None
+            return replace(tensor, whole=moved(tensor, sizes))
+        return replace(tensor) if name in ("contiguous", "float", "to", "astype") else None
 
 
 def _bound(function: Any, tree: ast.FunctionDef, given: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a function by name; one that is not given is its default."""
     arguments = tree.args
-    names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
+    names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
     defaults = function.__defaults__ or ()
     bound: dict[str, Any] = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
     bound |= function.__kwdefaults__ or {}
@@ -602,7 +610,7 @@ def _bound(function: Any, tree: ast.FunctionDef, given: Sequence[Any], named: Ma
     if arguments.vararg:
         bound[arguments.vararg.arg] = list(given[len(names) :])
     if arguments.kwarg:
-        known = {*names, *(one.arg for one in arguments.kwonlyargs)}
+        known = {*names, *(argument.arg for argument in arguments.kwonlyargs)}
         bound[arguments.kwarg.arg] = {name: value for name, value in named.items() if name not in known}
     return bound
 
