@@ -22,9 +22,8 @@ from align.core.verdicts import Coverage, Finding, Outcome, ShownResult, Verdict
 from align.errors import CannotRunError, InputsError, UsageError, UserCodeError
 from align.measure.limits import OutputNoise
 from align.models.call_model import forward_of, model_caller, noise_unmeasured, widened_side
-from align.models.describe_sides import copied_sides
 from align.models.inputs import describe_inputs, read_inputs
-from align.models.open_side import Side, open_sides
+from align.models.open_side import Side, copied_sides, open_sides
 from align.models.user_code import find_function, run_user_code
 from align.traces.open_trace import TransferredWeights
 from align.words.catalogue import say, sentence

@@ -34,8 +34,7 @@ from align.evaluation.dataset_batches import (
 from align.measure.limits import OutputNoise
 from align.measure.thresholds import NOISE_FACTOR
 from align.models.call_model import call_model, model_caller, noise_unmeasured, widened_side
-from align.models.describe_sides import copied_sides
-from align.models.open_side import Side, open_sides
+from align.models.open_side import Side, copied_sides, open_sides
 from align.traces.open_trace import TransferredWeights
 from align.words.catalogue import joined, sentence
 

@@ -31,9 +31,8 @@ from align.forward.thresholds import MOST_ALIGNED_CELLS, MOST_POINTS_ASKED, PAIR
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
 from align.measure.thresholds import SAMPLED_ELEMENTS
-from align.models.describe_sides import copied_sides
 from align.models.inputs import describe_inputs, read_inputs, run_fitted
-from align.models.open_side import Side, open_sides
+from align.models.open_side import Side, copied_sides, open_sides
 from align.traces.pair_traces import choose_map, map_in_order, pair_traces
 from align.traces.trace_folder import TraceFolder, TraceWriter
 from align.words.catalogue import close_names, say, sentence, texts

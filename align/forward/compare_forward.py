@@ -60,9 +60,8 @@ from align.forward.suspects import Budget, guess_causes, try_missing_layers, wit
 from align.forward.thresholds import MOST_LOOK_RUNS, TIMES_BOTH_TRACED
 from align.measure.measure_arrays import Kernels, measured_by
 from align.models.call_model import bound_findings, read_bindings, refuse_random
-from align.models.describe_sides import copied_sides, describe_host, environments, unseen_layers
 from align.models.inputs import batches_of, describe_inputs, read_both_inputs
-from align.models.open_side import open_side, open_sides
+from align.models.open_side import copied_sides, describe_host, environments, open_side, open_sides, unseen_layers
 from align.names.map_result import follow_origins
 from align.traces.pair_traces import choose_map, left_out, map_in_order, open_names, pair_traces
 from align.words.catalogue import sentence

@@ -23,9 +23,8 @@ from align.forward.isolated_calls import NoiseIsolation
 from align.forward.run_both_models import emulation_findings, failure_of, trace_run
 from align.forward.thresholds import MOST_FLUSHED
 from align.measure.measure_arrays import measure
-from align.models.describe_sides import describe_host
 from align.models.inputs import batches_of, describe_inputs, read_batches, run_fitted
-from align.models.open_side import open_side
+from align.models.open_side import describe_host, open_side
 from align.models.user_code import find_function
 from align.rules.ascend_rules import ascend_target
 from align.traces.trace_folder import TraceFolder

@@ -34,11 +34,10 @@ from align.errors import (
 )
 from align.loops.thresholds import DUMP_HEADER_BYTES
 from align.measure.measure_arrays import measure
-from align.models.describe_sides import describe_launch
 from align.models.inputs import SpilledArrays, describe_inputs, save_inputs
 from align.models.live_calls import leaves, with_leaves
 from align.models.loop_watcher import LoopHooks, LoopHost
-from align.models.open_side import build_side
+from align.models.open_side import build_side, describe_launch
 from align.models.record_calls import call_start
 from align.traces.capture_trace import BACKWARD, CallWriter, GivenWriter, describe_data
 from align.traces.dumped_side import is_trace_folder, trace_folders_in

@@ -37,10 +37,9 @@ from align.loops.watched_folder import (
     write_head,
     write_segment,
 )
-from align.models.describe_sides import describe_launch
 from align.models.live_calls import leaves
 from align.models.loop_watcher import LoopHooks, LossScaleReader
-from align.models.open_side import build_side
+from align.models.open_side import build_side, describe_launch
 from align.traces.manifest import capture_as_json, write_model
 from align.traces.trace_folder import LOCK, folder_lock
 from align.words.catalogue import say

@@ -27,8 +27,15 @@ from align.core.piece_transforms import overlap
 from align.core.protocols import OriginFollower, SettingsReader, collector_paused
 from align.core.verdicts import Coverage, Outcome, ShownResult, Verdict
 from align.errors import CannotRunError, MapError, SideError
-from align.models.describe_sides import copied_sides, unregistered_layers, unregistered_tensors
-from align.models.open_side import Side, SideRequest, open_side, open_sides
+from align.models.open_side import (
+    Side,
+    SideRequest,
+    copied_sides,
+    open_side,
+    open_sides,
+    unregistered_layers,
+    unregistered_tensors,
+)
 from align.names.infer_layers import read_groups
 from align.names.thresholds import USUAL_NORM_EPSILON
 from align.names.user_rules import NameRules, fold_names

@@ -17,10 +17,9 @@ from align.core.align_sequences import grouped
 from align.core.protocols import silent
 from align.core.verdicts import Finding, ShownResult
 from align.errors import CannotRunError
-from align.models.describe_sides import describe_host
 from align.models.function_source import function_source, methods_of, own_classes, shown
 from align.models.inputs import describe_inputs, read_batches, run_fitted
-from align.models.open_side import open_side
+from align.models.open_side import describe_host, open_side
 from align.models.rebuild_from_settings import ApiCall, CallWatcher
 from align.models.source_lines import made_at
 from align.models.user_code import find_function

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.atomic_files import write_text
 from align.errors import CannotRunError, DestinationError
-from align.models.describe_sides import ModelOutliner
-from align.models.open_side import open_side
+from align.models.open_side import ModelOutliner, open_side
 from align.rules.ascend_rules import api_entries
 from align.rules.layer_rules import mappings_folder, read_rules
 from align.rules.pitfalls import SAME, pitfalls
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from align.core.protocols import Model, Setting
-    from align.models.describe_sides import ModuleOutline, OutlinedTensor
-    from align.models.open_side import Side
+    from align.models.open_side import ModuleOutline, OutlinedTensor, Side
     from align.rules.pitfalls import Form
 
 

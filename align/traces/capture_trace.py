@@ -20,9 +20,8 @@ from align.core.protocols import BackwardRunner, SettingsReader, silent
 from align.core.traces import Capture, TensorStatistics, TraceHead
 from align.errors import AlignError, CannotRunError, DestinationError, UsageError, UserCodeError
 from align.measure.tensor_statistics import summarize_tensor
-from align.models.describe_sides import describe_launch
 from align.models.inputs import describe_inputs, read_batches, read_inputs, run_fitted, save_inputs
-from align.models.open_side import Side, open_side
+from align.models.open_side import Side, describe_launch, open_side
 from align.models.thresholds import SEED
 from align.models.user_code import run_user_code
 from align.traces.manifest import (

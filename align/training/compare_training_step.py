@@ -20,10 +20,10 @@ from align.core.piece_transforms import Share, Sum, sum_step
 from align.core.protocols import LearningRates, ParameterGroup, SettingsReader, silent
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.errors import DestinationError, RunFolderError, UsageError
-from align.models.describe_sides import named_environments
 from align.models.function_source import defined_at
 from align.models.inputs import read_batches, save_inputs
 from align.models.live_calls import looked_for_once
+from align.models.open_side import named_environments
 from align.models.source_lines import made_in
 from align.models.user_code import find_function
 from align.traces.capture_trace import describe_data

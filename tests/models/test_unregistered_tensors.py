@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.models.describe_sides import unregistered_tensors
+from align.models.open_side import unregistered_tensors
 from align.names.map_parameters import map_parameters
 
 if TYPE_CHECKING:

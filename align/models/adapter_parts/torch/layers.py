@@ -21,9 +21,9 @@ from align.core.protocols import LayerSettings
 from align.errors import CannotRunError, FrameworkMissingError, UserCodeError
 from align.models.adapter_parts.torch.lent_parameters import copy_lent
 from align.models.adapter_parts.torch.state import dtype_name, is_scripted, module_settings, public_classes, to_array
-from align.models.describe_sides import ModuleOutline, OutlinedTensor
 from align.models.function_source import defined_at
 from align.models.live_calls import leaves, with_leaves
+from align.models.open_side import ModuleOutline, OutlinedTensor
 from align.models.rebuild_from_settings import (
     LayerBuilder,
     LayerTypes,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from align.core.protocols import Model, Setting
-    from align.models.describe_sides import ModuleKind
+    from align.models.open_side import ModuleKind
 
 
 OWN = "torch"
