@@ -134,27 +134,27 @@ class FollowedUses(UseSink):
     def take(self, use: Use) -> Answer | None:
         """Find the place of a use at its first call; return the value that it is to have."""
         key = key_of(use)
-        followed = self.followed.get(key)
-        if followed is None:
+        done = self.followed.get(key)
+        if done is None:
             if use.kind == "product" and not use.rows.varies and (use.rows.marks.any() or key not in self._biased):
                 return None  # as the first state of a recurrent layer: the next one tells more
             given = len(use.piece.names) == 1 and use.piece.names[0] in self._given
-            followed = Followed(use, [], "given") if given else self._place(use)
+            done = Followed(use, [], "given") if given else self._place(use)
             use.order = len(self.followed)
-            self.followed[key] = followed
+            self.followed[key] = done
         elif key in self._halves:
-            self._add_columns(followed, use)
-        elif key in self.by_zeros and all(match.use.rows.same(use.rows) for match in followed.matches):
+            self._add_columns(done, use)
+        elif key in self.by_zeros and all(match.use.rows.same(use.rows) for match in done.matches):
             self.by_zeros.remove(key)
         if use.multiplies:
             self._products = [*self._products[-MOST_LEAVES:], use]
-        if not followed.matches:
-            is_extra = use.kind == "shift" and followed.by in ("after", "forced") and added_to(use.rows, self._products)
+        if not done.matches:
+            is_extra = use.kind == "shift" and done.by in ("after", "forced") and added_to(use.rows, self._products)
             return Answer(np.zeros_like(use.value)) if is_extra else None
-        value = _assembled(followed.matches, use)
+        value = _assembled(done.matches, use)
         forced = None
-        if followed.by == "forced" and use.product is not None and len(followed.matches) == 1:
-            theirs = followed.matches[0].use.product
+        if done.by == "forced" and use.product is not None and len(done.matches) == 1:
+            theirs = done.matches[0].use.product
             if theirs is not None and theirs.size == use.product.size:
                 forced = theirs.reshape(use.product.shape)
                 self.helped = True
@@ -164,23 +164,23 @@ class FollowedUses(UseSink):
         key = key_of(use)
         if (seen := self._own.get(key)) is not None:
             use.after, use.leaves, use.becomes = seen.after, seen.leaves, seen.becomes
-        followed = self._place_shift(use) if use.kind == "shift" else None
-        if followed is not None:
-            return followed
+        done = self._place_shift(use) if use.kind == "shift" else None
+        if done is not None:
+            return done
         for alike in self._fed_alike(use):
             tied = [one for one in alike if not self._taken.has_all(one)]
-            followed = self._chosen(use, tied) if tied else None
-            if followed is not None:
-                followed = self._part_by_part(followed)
+            done = self._chosen(use, tied) if tied else None
+            if done is not None:
+                done = self._part_by_part(done)
                 self.by_zeros |= set() if use.rows.varies else {key_of(use)}
                 break
         else:
-            followed = self._otherwise(use) or self._beside_in_sum(use) or self._by_columns(use) or self._forced(use)
-        for match in followed.matches:
+            done = self._otherwise(use) or self._beside_in_sum(use) or self._by_columns(use) or self._forced(use)
+        for match in done.matches:
             if match.columns is None or len(match.columns) == match.use.rows.width:
                 self._taken.add(match.use, match.features)
             self._last = max(self._last, match.use.order)
-        return followed
+        return done
 
     def _fed_alike(self, use: Use) -> Iterator[list[Use]]:
         """The uses that the same rows go into, then those that share rows, as far as one looks."""
@@ -219,33 +219,24 @@ class FollowedUses(UseSink):
         self._add_columns(found, use)
         return found if found.matches else None
 
-    def _add_columns(self, followed: Followed, use: Use) -> None:
+    def _add_columns(self, done: Followed, use: Use) -> None:
         """Match those columns that have no place yet: by their rows, or as what is left of the first side's sum."""
         if use.data is None:
             return
         spans = set(self.cuts.joined(use.data))
-        for span in sorted(spans - {match.span for match in followed.matches}):
+        for span in sorted(spans - {match.span for match in done.matches}):
             width, rows = span[1] - span[0], see_rows(use.data[..., slice(*span)])
             first = self._first
             looks = (look("product", rows) for look in (first.alike, first.among, first.overlapping))
-            ones = [candidate for look in looks for candidate in look] if rows.varies else []
-            ones += [
-                candidate
-                for match in followed.matches
-                for candidate in match.use.summed
-                if candidate.rows.width == width
-            ]
-            ones = [
-                candidate
-                for candidate in ones
-                if candidate.features == use.features and not self._taken.has_all(candidate)
-            ]
+            ones = [near for look in looks for near in look] if rows.varies else []
+            ones += [near for match in done.matches for near in match.use.summed if near.rows.width == width]
+            ones = [near for near in ones if near.features == use.features and not self._taken.has_all(near)]
             if ones:
                 whole = Match(None, ones[0], None)
-                followed.matches += [replace(candidate, span=span) for candidate in self._rearranged(use, whole)[1]]
-                self._take_all(followed.matches)
+                done.matches += [replace(near, span=span) for near in self._rearranged(use, whole)[1]]
+                self._take_all(done.matches)
         self._halves.discard(key_of(use))
-        if followed.matches and spans - {match.span for match in followed.matches}:
+        if done.matches and spans - {match.span for match in done.matches}:
             self._halves.add(key_of(use))
 
     def _left_in_sum(self, use: Use) -> list[Use]:
@@ -264,20 +255,20 @@ class FollowedUses(UseSink):
             return self._among_tables(use)
         if use.kind in INVERSES:
             kind, change = INVERSES[use.kind]
-            for candidate in self._first.alike(kind, use.rows):  # with the marks of the same kind
+            for near in self._first.alike(kind, use.rows):  # with the marks of the same kind
                 if (
-                    candidate.fans == use.fans
-                    and not self._taken.has_all(candidate)
-                    and (candidate.piece.derived or use.piece.derived)
+                    near.fans == use.fans
+                    and not self._taken.has_all(near)
+                    and (near.piece.derived or use.piece.derived)
                 ):
-                    return Followed(use, [Match(None, candidate, None, None, change)], "place")
+                    return Followed(use, [Match(None, near, None, None, change)], "place")
         if use.kind == "scale" or (use.kind == "product" and use.features == 1):
             kind = "product" if use.kind == "scale" else "scale"  # multiplied, and then summed
-            for candidate in self._first.uses:
-                rows = [other.plain or other.rows for other in (candidate, use)]
-                fits = candidate.kind == kind and candidate.value.size == use.value.size and rows[0].same(rows[1])
-                if fits and not self._taken.has_all(candidate):
-                    return Followed(use, [Match(None, candidate, None)], "place")
+            for near in self._first.uses:
+                rows = [other.plain or other.rows for other in (near, use)]
+                fits = near.kind == kind and near.value.size == use.value.size and rows[0].same(rows[1])
+                if fits and not self._taken.has_all(near):
+                    return Followed(use, [Match(None, near, None)], "place")
         return self._side_by_side_rows(use)
 
     def _side_by_side_rows(self, use: Use) -> Followed | None:
@@ -299,36 +290,34 @@ class FollowedUses(UseSink):
     def _among_columns(self, use: Use) -> Followed | None:
         """Match a product with a part of the rows of a larger one, and of its features: of what is added up."""
 
-        def left(candidate: Use, columns: Features | None) -> list[Features | None]:
+        def left(near: Use, columns: Features | None) -> list[Features | None]:
             return [
-                part
-                for part in _parts_as_wide(candidate, use)
-                if (candidate.order, columns, part) not in self._columns_taken
+                part for part in _parts_as_wide(near, use) if (near.order, columns, part) not in self._columns_taken
             ]
 
-        found = self._first.joined.whole(use, lambda candidate, columns: bool(left(candidate, columns)))
+        found = self._first.joined.whole(use, lambda near, columns: bool(left(near, columns)))
         if found is None:
             return None
-        candidate, columns = found
-        parts = sorted(left(candidate, columns), key=lambda part: unlikeness(use, None, candidate, part))
-        tie: TieKey = frozenset((candidate.order, columns, part) for part in parts)
+        near, columns = found
+        parts = sorted(left(near, columns), key=lambda part: unlikeness(use, None, near, part))
+        tie: TieKey = frozenset((near.order, columns, part) for part in parts)
         if len(parts) > 1:
-            self._note_tie(tie, use, [unlikeness(use, None, candidate, part) for part in parts])
+            self._note_tie(tie, use, [unlikeness(use, None, near, part) for part in parts])
         part = parts[self._orders.get(tie, 0) % len(parts)]
-        self._columns_taken.add((candidate.order, columns, part))
-        made = self._rearranged(use, Match(None, candidate, part, columns))[1]
+        self._columns_taken.add((near.order, columns, part))
+        made = self._rearranged(use, Match(None, near, part, columns))[1]
         return Followed(use, made, "choice" if len(parts) > 1 else "place", tie if len(parts) > 1 else frozenset())
 
     def _among_tables(self, use: Use) -> Followed | None:
         """Match a table with the next rows of a larger one, whose numbers go on where this one's begin."""
-        for candidate in self._first.uses:
-            if candidate.kind != "table" or candidate.fans[1:] != use.fans[1:] or candidate.fans[0] <= use.fans[0]:
+        for first in self._first.uses:
+            if first.kind != "table" or first.fans[1:] != use.fans[1:] or first.fans[0] <= use.fans[0]:
                 continue
-            start = self._rows_taken.get(candidate.order, 0)
+            start = self._rows_taken.get(first.order, 0)
             numbers = set((use.rows.marks + start).tolist())
-            if start + use.fans[0] <= candidate.fans[0] and numbers <= set(candidate.rows.marks.tolist()):
-                self._rows_taken[candidate.order] = start + use.fans[0]
-                return Followed(use, [Match(None, candidate, None, tuple(range(start, start + use.fans[0])))], "place")
+            if start + use.fans[0] <= first.fans[0] and numbers <= set(first.rows.marks.tolist()):
+                self._rows_taken[first.order] = start + use.fans[0]
+                return Followed(use, [Match(None, first, None, tuple(range(start, start + use.fans[0])))], "place")
         return None
 
     def _after(self, use: Use, owner: Followed) -> Followed:
@@ -381,19 +370,19 @@ class FollowedUses(UseSink):
                 key = tuple(tuple(term for term, _ in terms) for terms in both)
                 if any(item is use for item, _ in key[0]):
                     groups[key].append(([place for _, place in both[0]], [place for _, place in both[1]]))
-        followed = []
-        for (own_terms, others), places in groups.items():
-            if len(own_terms) > 1 < len(others) and len(own_terms) != len(others):
+        done = []
+        for (left, others), places in groups.items():
+            if len(left) > 1 < len(others) and len(left) != len(others):
                 return []
-            for at, number, step in terms_paired(own_terms, others, self._hints):
-                if own_terms[at][0] is use:
+            for at, number, step in terms_paired(left, others, self._hints):
+                if left[at][0] is use:
                     features = [tuple(item[side][n] for item in places) for side, n in ((0, at), (1, number))]
-                    is_free = len(own_terms) == len(others) > 1
+                    is_free = len(left) == len(others) > 1
                     bias, term = others[number]
-                    followed.append(
-                        Match(features[0], bias, features[1], term=(own_terms[at][1], term), step=step, free=is_free)
+                    done.append(
+                        Match(features[0], bias, features[1], term=(left[at][1], term), step=step, free=is_free)
                     )
-        return followed
+        return done
 
     def _take_all(self, matches: Sequence[Match]) -> None:
         for match in matches:
@@ -401,41 +390,41 @@ class FollowedUses(UseSink):
 
     def _chosen(self, use: Use, tied: Sequence[Use]) -> Followed | None:
         """Match a use with one of those that the same rows go into, or its features with those of several."""
-        same = self._window(use, [candidate for candidate in tied if candidate.fans == use.fans])
+        same = self._window(use, [near for near in tied if near.fans == use.fans])
         if not same and use.kind in ELEMENTWISE_KINDS:  # laid out with its axes in another order
-            same = self._window(use, [candidate for candidate in tied if candidate.value.size == use.value.size])
+            same = self._window(use, [near for near in tied if near.value.size == use.value.size])
         if same:
-            same = [candidate for candidate in self._left_in_sum(use) if candidate in same] or same
-            return self._by_order(use, [None], [(candidate, None) for candidate in same])
+            same = [near for near in self._left_in_sum(use) if near in same] or same
+            return self._by_order(use, [None], [(near, None) for near in same])
         if not use.multiplies:
             return None
         window = self._window(use, tied)
-        for parts in self._partitions.get(key_of(use)) or [_blocks(use, candidate) for candidate in window[:1]]:
-            if parts and (followed := self._by_order(use, parts, [(candidate, None) for candidate in window])):
-                return followed
+        for parts in self._partitions.get(key_of(use)) or [_blocks(use, near) for near in window[:1]]:
+            if parts and (done := self._by_order(use, parts, [(near, None) for near in window])):
+                return done
         for level in range(MOST_CUTS):
             pool = [
-                (candidate, features)
-                for candidate in window
-                for features in _parts_of(candidate, use, level)
-                if not self._taken.has(candidate, features)
+                (near, features)
+                for near in window
+                for features in _parts_of(near, use, level)
+                if not self._taken.has(near, features)
             ]
             ways: list[Sequence[Features | None]] = [[None], *self._partitions.get(key_of(use), [])]
             for way in ways if pool else ():
-                if followed := self._by_order(use, way, pool):
-                    return followed
+                if done := self._by_order(use, way, pool):
+                    return done
         return self._side_by_side(use, window)
 
-    def _part_by_part(self, followed: Followed) -> Followed:
+    def _part_by_part(self, done: Followed) -> Followed:
         """A match of products in which parts that stand in another order are matched one by one."""
-        if not followed.use.multiplies:
-            return followed
-        arranged = [self._rearranged(followed.use, match) for match in followed.matches]
+        if not done.use.multiplies:
+            return done
+        arranged = [self._rearranged(done.use, match) for match in done.matches]
         ties = [tie for tie, _ in arranged if tie]
         if not ties:
-            return followed
-        by: How = "forced" if followed.by == "forced" else "choice"
-        return Followed(followed.use, [one for _, own in arranged for one in own], by, followed.tie or ties[0])
+            return done
+        by: How = "forced" if done.by == "forced" else "choice"
+        return Followed(done.use, [one for _, own in arranged for one in own], by, done.tie or ties[0])
 
     def _rearranged(self, use: Use, match: Match) -> tuple[TieKey, list[Match]]:
         """A match part by part, and the tie of their order; the match itself where each part is in its own place.
@@ -480,20 +469,17 @@ class FollowedUses(UseSink):
 
     def _side_by_side(self, use: Use, window: Sequence[Use]) -> Followed | None:
         """Match a product that is not seen to be cut with several that are as wide together: behind what follows it."""
-        if len(window) < 2 or sum(candidate.features for candidate in window) != use.features:
+        if len(window) < 2 or sum(first.features for first in window) != use.features:
             return None
         hints = self._hints.get(use.piece.names[0], ())
-        window = sorted(window, key=lambda candidate: _rank(candidate, use, hints))
-        tie, ways = (
-            frozenset(candidate.order for candidate in window),
-            [*islice(permutations(window), MOST_ORDERS_OF_A_TIE)],
-        )
+        window = sorted(window, key=lambda first: _rank(first, use, hints))
+        tie, ways = (frozenset(first.order for first in window), [*islice(permutations(window), MOST_ORDERS_OF_A_TIE)])
         self.ties.setdefault(tie, len(ways))
         self.choices.setdefault(tie, key_of(use))
         matches, start = list[Match](), 0
-        for candidate in ways[self._orders.get(tie, 0) % len(ways)]:
-            matches.append(_matched(use, tuple(range(start, start + candidate.features)), candidate, None))
-            start += candidate.features
+        for first in ways[self._orders.get(tie, 0) % len(ways)]:
+            matches.append(_matched(use, tuple(range(start, start + first.features)), first, None))
+            start += first.features
         return Followed(use, matches, "choice", tie)
 
     def _window(self, use: Use, tied: Sequence[Use]) -> list[Use]:
@@ -505,17 +491,17 @@ class FollowedUses(UseSink):
         if len(tied) < 2:
             return list(tied)
         taken = self._taken.orders
-        orders = {candidate.order for candidate in tied}
+        orders = {first.order for first in tied}
         windows: list[list[Use]] = [[tied[0]]]
-        for before, candidate in pairwise(tied):
-            between = self._first.uses[before.order + 1 : candidate.order]
+        for before, first in pairwise(tied):
+            between = self._first.uses[before.order + 1 : first.order]
             apart = any(other.order not in orders | taken and other.heavy for other in between)
-            windows.append([candidate]) if apart else windows[-1].append(candidate)
-        if use.multiplies and all(sum(candidate.features for candidate in within) < use.features for within in windows):
+            windows.append([first]) if apart else windows[-1].append(first)
+        if use.multiplies and all(sum(first.features for first in within) < use.features for within in windows):
             return list(tied)
         key = ("window", *key_of(use))
         if len(windows) > 1:
-            windows.sort(key=lambda within: min(_likeness(candidate, use) for candidate in within))
+            windows.sort(key=lambda within: min(_likeness(first, use) for first in within))
             self.ties.setdefault(key, min(len(windows), MOST_WINDOWS))
             self.choices[key] = key_of(use)
         return windows[self._orders.get(key, 0) % len(windows)]
@@ -526,23 +512,19 @@ class FollowedUses(UseSink):
         """Fill the parts from the pool, in the order that is tried for this tie."""
         sizes = [_width(use, part) for part in parts]
         by_size: dict[int, list[tuple[Use, Features | None]]] = defaultdict(list)
-        for candidate, features in pool:
-            if candidate.value.shape[:-1] == use.value.shape[:-1] or not use.multiplies:
-                by_size[_width(candidate, features)].append((candidate, features))
+        for near, features in pool:
+            if near.value.shape[:-1] == use.value.shape[:-1] or not use.multiplies:
+                by_size[_width(near, features)].append((near, features))
         if any(len(by_size[size]) < sizes.count(size) for size in sizes):
             return None
         hints = self._hints.get(use.piece.names[0], ())
-        for same_size in by_size.values():
-            same_size.sort(key=lambda candidate: _rank(candidate[0], use, hints))
-        tie: TieKey = frozenset(
-            candidate.order if features is None else (candidate.order, features) for candidate, features in pool
-        )
+        for ones in by_size.values():
+            ones.sort(key=lambda near: _rank(near[0], use, hints))
+        tie: TieKey = frozenset(near.order if features is None else (near.order, features) for near, features in pool)
         if use.beside > 1 and len(pool) == len(parts):  # matrices of one tensor are cut alike
-            by_size = {
-                size: sorted(same_size, key=lambda candidate: candidate[0].order) for size, same_size in by_size.items()
-            }
+            by_size = {size: sorted(ones, key=lambda near: near[0].order) for size, ones in by_size.items()}
             tie = self._cut_alike.setdefault((use.piece.number, len(parts)), tie)
-        several = {size: same_size for size, same_size in by_size.items() if size in sizes and len(same_size) > 1}
+        several = {size: ones for size, ones in by_size.items() if size in sizes and len(ones) > 1}
         if several:
             ways = _assignments(use, parts, several)
             self._note_tie(tie, use, [unlike for unlike, _ in ways])
@@ -552,9 +534,7 @@ class FollowedUses(UseSink):
         if several:
             return Followed(use, matches, "choice", tie)
         mine = {matches[0].use.order, (matches[0].use.order, matches[0].features)}
-        left = (
-            same_size for same_size in self.ties if isinstance(same_size, frozenset) and not same_size.isdisjoint(mine)
-        )
+        left = (ones for ones in self.ties if isinstance(ones, frozenset) and not ones.isdisjoint(mine))
         return Followed(use, matches, "place", next(left, frozenset()))  # the last one of a tie hangs on the others
 
     def _note_tie(self, tie: TieKey, use: Use, unlike: Sequence[int]) -> None:
@@ -568,18 +548,16 @@ class FollowedUses(UseSink):
         """Without a place: what names say, else the next use of the first side if it is of the same kind and shape."""
         hints = self._hints.get(use.piece.names[0], ())
         left = [
-            candidate
-            for candidate in self._first.uses
-            if candidate.kind == use.kind and candidate.fans == use.fans and not self._taken.has_all(candidate)
+            first
+            for first in self._first.uses
+            if first.kind == use.kind and first.fans == use.fans and not self._taken.has_all(first)
         ]
-        chosen = [candidate for candidate in left if candidate.piece.names[0] in hints][:1]
+        chosen = [first for first in left if first.piece.names[0] in hints][:1]
         if not chosen:
-            later = [
-                candidate for candidate in self._first.uses[self._last + 1 :] if not self._taken.has_all(candidate)
-            ]
-            following = next((candidate for candidate in later if candidate.heavy == use.heavy), None)
-            chosen = [candidate for candidate in left if candidate is following]
-        return self._part_by_part(Followed(use, [Match(None, candidate, None) for candidate in chosen], "forced"))
+            later = [first for first in self._first.uses[self._last + 1 :] if not self._taken.has_all(first)]
+            following = next((first for first in later if first.heavy == use.heavy), None)
+            chosen = [first for first in left if first is following]
+        return self._part_by_part(Followed(use, [Match(None, first, None) for first in chosen], "forced"))
 
 
 def _has_own(product: Use) -> bool:
@@ -612,12 +590,12 @@ def _assignments(
     return [(number, dict(zip(several, way, strict=True))) for number, way in ways]
 
 
-def _parts_as_wide(candidate: Use, use: Use) -> list[Features | None]:
+def _parts_as_wide(first: Use, use: Use) -> list[Features | None]:
     """The whole of a product that makes as many features as another one, or its parts that do."""
-    if candidate.features == use.features:
+    if first.features == use.features:
         return [None]
-    ways = (parts for parts in candidate.leaves if any(len(part) == use.features for part in parts))
-    return [part for part in next(ways, _blocks(candidate, use)) if len(part) == use.features]
+    ways = (parts for parts in first.leaves if any(len(part) == use.features for part in parts))
+    return [part for part in next(ways, _blocks(first, use)) if len(part) == use.features]
 
 
 def _parts_of(one: Use, use: Use, level: int) -> Sequence[Features | None]:
@@ -633,12 +611,12 @@ def _blocks(one: Use, use: Use, level: int = 0) -> list[Features]:
     return [tuple(range(start, start + size)) for start in range(0, whole, size)]
 
 
-def _matched(use: Use, part: Features | None, candidate: Use, features: Features | None) -> Match:
-    columns, change = candidate.rows.columns(use.rows), ""
-    if columns is None and use.kind in ("scale", "divide") and not candidate.rows.alike(use.rows):
-        columns = candidate.rows.columns(use.rows.negated)
-        change = "negative" if columns is not None or candidate.rows.alike(use.rows.negated) else ""
-    return Match(part, candidate, features, None if columns is None else tuple(columns.tolist()), change)
+def _matched(use: Use, part: Features | None, first: Use, features: Features | None) -> Match:
+    columns, change = first.rows.columns(use.rows), ""
+    if columns is None and use.kind in ("scale", "divide") and not first.rows.alike(use.rows):
+        columns = first.rows.columns(use.rows.negated)
+        change = "negative" if columns is not None or first.rows.alike(use.rows.negated) else ""
+    return Match(part, first, features, None if columns is None else tuple(columns.tolist()), change)
 
 
 def _rank(one: Use, use: Use, hints: Sequence[str]) -> tuple[int, int, int]:
@@ -661,13 +639,11 @@ def _assembled(matches: Sequence[Match], use: Use) -> Array:
         theirs = match.of(match.use.value if match.term is None else match.use.terms[match.term[1]][1])
         theirs = 1.0 / theirs if match.change == "inverse" else -theirs if match.change == "negative" else theirs
         features = value.reshape(-1) if use.kind == "shift" else match.within(value)
-        columns_of_part = slice(None) if match.own is None else list(match.own)
+        columns = slice(None) if match.own is None else list(match.own)
         if match.term is not None:
-            features[..., columns_of_part] += (
-                theirs.reshape(-1) if match.step is None else match.step.apply(theirs.reshape(-1))
-            )
+            features[..., columns] += theirs.reshape(-1) if match.step is None else match.step.apply(theirs.reshape(-1))
         elif match.own is None and match.span is None:
             return np.array(theirs.reshape(value.shape))
         else:
-            features[..., columns_of_part] = theirs
+            features[..., columns] = theirs
     return value
