@@ -85,6 +85,32 @@ def test_importing_align_imports_nothing_heavy() -> None:
     assert not {name.partition(".")[0] for name in result.stdout.split()} & set(HEAVY)
 
 
+def test_checkpoints_are_read_converted_and_mapped_with_numpy_and_little_else(tmp_path) -> None:
+    import numpy as np
+
+    absent = ("scipy", "pandas", "regex", "yaml", "fastjsonschema", "matplotlib", "nbformat", "filelock")
+    np.savez(tmp_path / "a.npz", **{"conv.weight": np.ones((2, 3, 3, 3), np.float32)})
+    lines = [["convert", "a.npz", "b.safetensors"], ["inspect", "b.safetensors"], ["diff", "a.npz", "b.safetensors"]]
+    lines += [["map", "a.npz", "b.safetensors", "--out", "map.json"]]
+    code = f"""{BLOCK.replace(repr(FRAMEWORKS), repr(FRAMEWORKS + absent))}
+import os
+from align.cli.main import main
+os.chdir(sys.argv[1])
+print([main(line) for line in {lines!r}], file=sys.stderr)
+"""
+    assert python(code, str(tmp_path)).stderr == "[0, 0, 0, 0]\n"
+    assert (
+        "FrameworkMissingError"
+        in python(f"""{BLOCK.replace(repr(FRAMEWORKS), repr(FRAMEWORKS + absent))}
+from align.report.open_run import pair_frame
+try:
+    pair_frame({{"name_map": {{"pairings": []}}}})
+except Exception as error:
+    print(type(error).__name__, error.hint)
+""").stdout
+    )
+
+
 def test_help_of_each_command_needs_no_framework_and_says_what_it_does() -> None:
     assert VERBS
     result = python(EACH_HELP, *VERBS)

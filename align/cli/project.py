@@ -315,7 +315,7 @@ def announce(name: str, result: RungResult | None) -> None:
 # `align report`: notebook, page and summary of a run folder; or what a pull request and a CI system show of it.
 
 
-def report_command(
+def report_command(  # noqa: PLR0913 - one parameter an option
     run_folder: Annotated[
         Path,
         typer.Argument(metavar="RUN_DIR", help="Run folder: of `align run` (align-run), or of commands with --run."),
@@ -327,18 +327,22 @@ def report_command(
     ] = None,
     junit: JunitOption = None,
     sarif: SarifOption = None,
+    tensorboard: Annotated[
+        Path | None,
+        typer.Option("--tensorboard", metavar="DIR", help="Write loss curves and verdicts for TensorBoard."),
+    ] = None,
     json: JsonOption = False,
 ) -> int:
     """Write report.ipynb (executed), report.html and report.json into a run folder, or only the files asked for.
 
     The exit code is that of the verdict over all rungs; in a folder of `align run` it is the same as there.
     """
-    files = {"markdown": markdown, "junit": junit, "sarif": sarif}
+    files = {"markdown": markdown, "junit": junit, "sarif": sarif, "tensorboard": tensorboard}
     if any(files.values()):
         return _export(run_folder, files, json=json)
     from align.cli.shared import progress_bar
     from align.core.verdicts import Outcome
-    from align.report.write_report import write_report
+    from align.report.write_report import INSTALL, write_report
 
     with progress_bar() as progress:
         paths = write_report(run_folder, html=not no_html, progress=progress)
@@ -360,6 +364,8 @@ def report_command(
         for path in (paths.notebook, paths.html, paths.summary):
             if path is not None:
                 tell(say("told.written", names=[run_folder / path.name]))
+        if paths.notebook is None:
+            tell(say("told.no_notebook", install=INSTALL), err=True)
     return Outcome(summary["outcome"]).exit_code
 
 

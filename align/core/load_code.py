@@ -316,6 +316,8 @@ UNFIT_PLUGIN = (
 INSTALL_HINT = {
     "yaml": "pip install PyYAML",
     "tensorboard": "pip install tensorboard",
+    "matplotlib": 'pip install "mindalign[report]"',
+    "pandas": 'pip install "mindalign[report]"',
     "pyarrow": 'pip install "mindalign[watch]"',
     "torch": 'pip install "mindalign[torch]"',
     "onnx": 'pip install "mindalign[onnx]"',

@@ -30,7 +30,7 @@ from align.traces.manifest import read_model
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from align.core.parameters import Array, ParameterSet
 
@@ -373,24 +373,44 @@ def _trends(record: WatchedTraining, table: str, figures: tuple[str, ...]) -> li
     return trends
 
 
+TENSORBOARD_STRING = 7  # format: DT_STRING of tensorflow/core/framework/types.proto
+
+
 def export_tensorboard(folder: Path | str, destination: Path, *, rank: int | None = None) -> int:
     """Write a record as event files of TensorBoard and return how many values; raises FrameworkMissingError."""
-    try:
-        from tensorboard.compat.proto.event_pb2 import Event
-        from tensorboard.compat.proto.summary_pb2 import Summary
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
-    except ImportError as error:
-        raise FrameworkMissingError("tensorboard", INSTALL_HINT["tensorboard"]) from error
     record = WatchedTraining(folder, rank)
     columns = [(f"step/{name}", values) for name, values in record.step_figures(STEP_FIGURES).items()]
     for table, figures in SHOWN.items():
         read = record.table(table, figures)
         names = [(figure, place, name) for figure in figures for place, name in enumerate(read.names)]
         columns += [(f"{figure}/{name}", read.figures[figure][:, place]) for figure, place, name in names]
+    rows = ((int(step), {tag: float(column[row]) for tag, column in columns}) for row, step in enumerate(record.steps))
+    return write_event_file(destination, rows)
+
+
+def write_event_file(
+    destination: Path, rows: Iterable[tuple[int, Mapping[str, float]]], texts: Mapping[str, str] | None = None
+) -> int:
+    """Write scalars by step and tag, and texts in Markdown, as an event file of TensorBoard in a folder.
+
+    Returns how many scalars it has; those that are not finite are left out. Raises FrameworkMissingError.
+    """
+    try:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.compat.proto.tensor_pb2 import TensorProto
+        from tensorboard.plugins.text.metadata import create_summary_metadata
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+    except ImportError as error:
+        raise FrameworkMissingError("tensorboard", INSTALL_HINT["tensorboard"]) from error
     writer, count = EventFileWriter(str(destination)), 0
-    for row, step in enumerate(record.steps):
-        values = [Summary.Value(tag=tag, simple_value=column[row]) for tag, column in columns if isfinite(column[row])]
-        writer.add_event(Event(step=int(step), summary=Summary(value=values)))
+    for step, row in rows:
+        values = [Summary.Value(tag=tag, simple_value=value) for tag, value in row.items() if isfinite(value)]
+        writer.add_event(Event(step=step, summary=Summary(value=values)))
         count += len(values)
+    for tag, text in (texts or {}).items():
+        tensor = TensorProto(dtype=TENSORBOARD_STRING, string_val=[text.encode()])
+        metadata = create_summary_metadata(tag, "")
+        writer.add_event(Event(summary=Summary(value=[Summary.Value(tag=tag, tensor=tensor, metadata=metadata)])))
     writer.close()
     return count

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.about import CHECKOUT
 from align.core.documents import in_words, own_fields, to_json_data
-from align.core.load_code import beside_package
+from align.core.load_code import INSTALL_HINT, beside_package
 from align.core.verdicts import Outcome, ShownResult, Verdict
-from align.errors import ReportError, RunFolderError
+from align.errors import FrameworkMissingError, ReportError, RunFolderError
 from align.names.map_export import COLUMNS, map_rows
 from align.report.blocks import NON_FINITE, Block, Lines, Table, as_float
 from align.report.draw_plot import PLOTS, draw_plot, font_note
@@ -322,10 +322,7 @@ def map_frame(result: MapResult) -> pd.DataFrame:
     >>> map_frame(result)[["source", "target", "confidence"]].values.tolist()
     [['fc.weight', 'head.weight', 0.9]]
     """
-    import pandas as pd
-
-    frame = pd.DataFrame(map_rows(result), columns=list(COLUMNS))
-    return frame.astype({"confidence": "float64"})
+    return _frame(map_rows(result), COLUMNS).astype({"confidence": "float64"})
 
 
 def layer_frame(document: dict[str, Any]) -> pd.DataFrame:
@@ -338,9 +335,7 @@ def layer_frame(document: dict[str, Any]) -> pd.DataFrame:
 
 def point_frame(document: dict[str, Any]) -> pd.DataFrame:
     """One row a common step of a loss result: both values, their difference and what it may be."""
-    import pandas as pd
-
-    return pd.DataFrame({name: _column(column) for name, column in document["points"].items() if name != "count"})
+    return _data_frame({name: _column(column) for name, column in document["points"].items() if name != "count"})
 
 
 def parameter_frame(document: dict[str, Any]) -> pd.DataFrame:
@@ -469,10 +464,17 @@ def _flat(row: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _frame(rows: Sequence[dict[str, Any]], columns: Sequence[str] = ()) -> pd.DataFrame:
     """Make a frame of rows, which may lack fields of others."""
-    import pandas as pd
-
     names = columns or dict.fromkeys(name for row in rows for name in row)
-    return pd.DataFrame({name: _column([row.get(name) for row in rows]) for name in names})
+    return _data_frame({name: _column([row.get(name) for row in rows]) for name in names})
+
+
+def _data_frame(columns: Mapping[str, Any]) -> pd.DataFrame:
+    """Make a frame; raises FrameworkMissingError where pandas, which comes with the extra `report`, is not there."""
+    try:
+        import pandas as pd
+    except ModuleNotFoundError as error:
+        raise FrameworkMissingError("pandas", INSTALL_HINT["pandas"]) from error
+    return pd.DataFrame(columns)
 
 
 def _column(values: list[Any]) -> list[Any]:

@@ -11,11 +11,13 @@ import shlex
 import string
 from dataclasses import dataclass, replace
 from html import escape
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from align.core.about import __version__
 from align.core.align_sequences import grouped
 from align.core.documents import in_words
+from align.core.load_code import INSTALL_HINT
 from align.core.verdicts import Outcome
 from align.names.user_rules import fold_names
 from align.report.blocks import (
@@ -119,7 +121,9 @@ def page_html(folder: RunFolder) -> str:
 
 
 def _plots(run: JudgedRun) -> dict[str, PagePlot]:
-    """The plots of all sections by name."""
+    """The plots of all sections by name; none without the library that draws them."""
+    if find_spec("matplotlib") is None:
+        return {}
     return {
         name: draw_page_plot(name, rung.document)
         for rung in page_rungs(run)
@@ -133,6 +137,8 @@ def _version(run: JudgedRun, plots: Mapping[str, PagePlot], created: str) -> str
     rungs = page_rungs(run)
     titles = {rung.anchor: rung.title for rung in rungs}
     sections = "".join(rung_section(rung, titles, plots) for rung in rungs)
+    if not plots and find_spec("matplotlib") is None:
+        sections += f'<p class="note">{escape(say("page.no_plots", install=INSTALL_HINT["matplotlib"]))}</p>'
     footer = escape(say("page.made", created=created, version=__version__))
     return (
         f'<div class="version" lang="{spoken()}"><main>{_verdict(run, rungs)}'
@@ -337,7 +343,7 @@ def _body(rung: PageRung, titles: Mapping[str, str], plots: Mapping[str, PagePlo
         parts.append(f'<p class="line"><a href="#{rung.told_under}">{title}</a></p>')
     elif rung.result.kind == "forward":
         parts.append(_trees(document))
-    parts += [plots[name].figure() for name in PLOTS.get(_plotted(rung), ())]
+    parts += [plots[name].figure() for name in PLOTS.get(_plotted(rung), ()) if name in plots]
     if not rung.told_under:
         parts.append(_blocks(rung, document, has_cards=bool(cards)))
     return "".join([*parts, _commands(rung.result.commands)])

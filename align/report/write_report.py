@@ -28,7 +28,7 @@ from align.core.atomic_files import write_text
 from align.core.protocols import silent
 from align.errors import FrameworkMissingError, ReportError, UsageError
 from align.names.user_rules import ELLIPSIS
-from align.report.blocks import format_number
+from align.report.blocks import as_float, format_number
 from align.report.judged_run import judged_run, rung_title
 from align.report.kinds.ladder import FAULTY, culprit_lines, folded_culprits, next_steps, remedy_lines, rung_reason
 from align.report.open_run import read_template, summarize_run
@@ -42,7 +42,7 @@ from align.report.thresholds import (
 )
 from align.runs.baseline import cause_id, fingerprint
 from align.runs.run_folder import RunFolder
-from align.runs.rung import Culprit
+from align.runs.rung import JUDGED, Culprit
 from align.words.catalogue import VARIABLE, in_language, printable, reader_language, say, speaking, word
 
 if TYPE_CHECKING:
@@ -53,15 +53,16 @@ if TYPE_CHECKING:
     from align.runs.rung import RungResult, RungState
 
 PACKAGES = ("nbformat", "nbclient", "ipykernel", "matplotlib")
+CURVES = ("reference", "candidate", "difference", "limit")  # columns of a loss result
 LOST_FIELDS = (AttributeError, LookupError, TypeError, ValueError)  # of results that are not whole
 INSTALL = 'pip install "mindalign[report]"'
 
 
 @dataclass(frozen=True, slots=True)
 class ReportPaths:
-    """What a report wrote; `html` is None if no page was wanted."""
+    """What a report wrote; `html` is None if no page was wanted, `notebook` without the packages that execute one."""
 
-    notebook: Path
+    notebook: Path | None
     html: Path | None
     summary: Path
 
@@ -69,19 +70,27 @@ class ReportPaths:
 def write_report(run_folder: Path | str, *, html: bool = True, progress: Progress = silent) -> ReportPaths:
     """Write `report.ipynb` (executed), `report.html` and `report.json` into a run folder from what it holds.
 
-    Raises RunFolderError for a folder without sound results, FrameworkMissingError if the report extra is not
-    installed, and ReportError if the notebook cannot be executed or a result is not whole; then nothing was written.
+    Without the report extra there is no notebook, and the page has no plots. Raises RunFolderError for a folder without
+    sound results, FrameworkMissingError if nothing but a notebook is wanted then, and ReportError if the notebook
+    cannot be executed or a result is not whole; then nothing was written.
     """
-    require_packages()
+    has_packages = not missing_packages()
+    if not html and not has_packages:
+        raise FrameworkMissingError(", ".join(missing_packages()), INSTALL)
     folder = RunFolder.open(Path(run_folder).resolve())
     summary = summarize_run(folder.path)
-    notebook = _executed(folder.path, progress)
+    notebook = _executed(folder.path, progress) if has_packages else None
     page = _page(folder) if html else None
 
     paths = ReportPaths(
-        folder.path / "report.ipynb", folder.path / "report.html" if html else None, folder.file("report")
+        folder.path / "report.ipynb" if has_packages else None,
+        folder.path / "report.html" if html else None,
+        folder.file("report"),
     )
-    write_text(paths.notebook, _as_text(notebook))
+    if notebook is None:
+        (folder.path / "report.ipynb").unlink(missing_ok=True)
+    else:
+        write_text(folder.path / "report.ipynb", _as_text(notebook))
     if page is None:
         (folder.path / "report.html").unlink(missing_ok=True)  # an older page would tell of an older run
     else:
@@ -91,12 +100,11 @@ def write_report(run_folder: Path | str, *, html: bool = True, progress: Progres
     return paths
 
 
-def require_packages() -> None:
-    """Raise FrameworkMissingError naming every package of the report extra that is not installed."""
+def missing_packages() -> list[str]:
+    """The packages of the report extra that are not installed."""
     from importlib.util import find_spec
 
-    if missing := [package for package in PACKAGES if find_spec(package) is None]:
-        raise FrameworkMissingError(", ".join(missing), INSTALL)
+    return [package for package in PACKAGES if find_spec(package) is None]
 
 
 def _executed(folder: Path, progress: Progress) -> Any:
@@ -201,25 +209,41 @@ def _end_of_output(output: IO[bytes]) -> str:
     return f"\n{text[-KERNEL_OUTPUT_SHOWN:]}" if text else ""
 
 
-# `align report --markdown`, `--junit` and `--sarif`: a run folder for other programs, without a notebook and what that
-# needs.
+# `align report --markdown`, `--junit`, `--sarif` and `--tensorboard`: a run folder for other programs, without a
+# notebook and what that needs.
 
 
 def write_exports(run_folder: Path | str, **files: Path | None) -> None:
     """Write what a pull request and a CI system show of a run folder, from what it holds.
 
-    `files` are any of `markdown`, `junit` and `sarif`. All are made before one is written, and each is written whole or
-    not at all. Raises RunFolderError for a folder without sound results, DestinationError, and UsageError where two
-    are one file.
+    `files` are any of `markdown`, `junit` and `sarif`, and `tensorboard`, a folder. All texts are made before one is
+    written, and each is written whole or not at all. Raises RunFolderError for a folder without sound results,
+    DestinationError, UsageError where two are one file, and FrameworkMissingError without tensorboard.
     """
     wanted = {kind: path for kind, path in files.items() if path is not None}
     if len({path.resolve() for path in wanted.values()}) < len(wanted):
         raise UsageError.of("report_usage.one_file_for_two", names=[f"--{kind}" for kind in wanted])
     with speaking():
         run = judged_run(Path(run_folder))
+        events = wanted.pop("tensorboard", None)
         texts = {path: EXPORTS[kind](run) for kind, path in wanted.items()}
+        summary = as_markdown(run) if events is not None else ""
+    if events is not None:
+        from align.loops.watched_folder import write_event_file
+
+        write_event_file(events, _scalars(run), {"align": summary})
     for path, text in texts.items():
         write_text(path, text)
+
+
+def _scalars(run: JudgedRun) -> Iterator[tuple[int, dict[str, float]]]:
+    """Both curves and their difference by step, and at step 0 for each rung that was judged 1 if it passed, else 0."""
+    judged = [rung for rung in run.rungs if rung.state in JUDGED.values()]
+    yield 0, {f"passed/{rung.name}": float(rung.state == "passed") for rung in judged}
+    if document := run.documents.get("loss"):
+        points, metric = document["points"], document["metric"]
+        for row, step in enumerate(points["step"]):
+            yield int(step), {f"{metric}/{name}": as_float(points[name][row]) for name in CURVES}
 
 
 # A run as Markdown, to be put into a pull request: the verdict, the rungs, what is at fault, and details to unfold.

@@ -10,15 +10,18 @@ import sys
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import pytest
 
 import align
 from align.errors import FrameworkMissingError, RunFolderError
-from align.report.write_report import write_report
+from align.report.judged_run import judged_run
+from align.report.write_report import write_exports, write_report
 from align.runs.run_folder import COMMANDS, KINDS, claim_run_folder, schema_of
 from align.words.catalogue import VARIABLE
 
 CHINESE = re.compile("[\u4e00-\u9fff]")
+REPORT_PACKAGES = ("matplotlib", "nbformat", "nbclient", "ipykernel", "pandas", "IPython")
 BLOCKER = """
 import sys
 class Blocker:
@@ -166,9 +169,28 @@ def test_a_report_is_made_beside_a_run_that_is_going_on(samples, tmp_path):
 def test_a_missing_package_is_named_with_the_install_line(samples, tmp_path, monkeypatch):
     monkeypatch.setattr("align.report.write_report.PACKAGES", ("nbformat", "no_such_notebook", "no_such_plots"))
     with pytest.raises(FrameworkMissingError) as caught:
-        write_report(samples.write_sample_run(tmp_path / "run"))
+        write_report(samples.write_sample_run(tmp_path / "run"), html=False)
     assert "no_such_notebook, no_such_plots" in caught.value.message
     assert 'pip install "mindalign[report]"' in caught.value.hint
+
+
+def test_the_base_installation_makes_the_page_without_plots_and_says_so(samples, tmp_path):
+    run = samples.write_sample_run(tmp_path / "run", ("map", "forward", "loss"))
+    (run / "report.ipynb").write_text("of an older run", encoding="utf-8")
+    code = BLOCKER.replace('("torch", "mindspore")', repr(REPORT_PACKAGES)).replace(
+        "raise ImportError", "raise ModuleNotFoundError"
+    )
+    code = code.replace("import sys\n", "import importlib.util as util, sys\nfind = util.find_spec\n", 1)
+    code += f"util.find_spec = lambda name, *rest: None if name in {REPORT_PACKAGES!r} else find(name, *rest)\n"
+    code += "from align.cli.main import main\nsys.exit(main(sys.argv[1:]))\n"
+    made = subprocess.run([sys.executable, "-c", code, "report", str(run)], capture_output=True, text=True, check=False)
+    assert made.returncode == 1, made.stderr
+    assert 'The notebook and the plots are left out: pip install "mindalign[report]"' in made.stderr
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert "The plots are left out for want of matplotlib" in page
+    assert '<figure class="plot"' not in page
+    assert json.loads((run / "report.json").read_text(encoding="utf-8"))["outcome"] == "not aligned"
+    assert not (run / "report.ipynb").exists()
 
 
 def test_the_users_own_start_up_files_are_not_run_and_a_running_event_loop_is_no_obstacle(
@@ -248,3 +270,24 @@ def test_a_failing_plot_changes_no_verdict(samples, tmp_path):
     outputs = executed_outputs(paths.notebook)
     assert "image/png" in outputs["forward-depth"][0].data
     assert [output.output_type for output in outputs["forward-histogram"]] == ["execute_result"]
+
+
+def test_curves_and_verdicts_are_written_for_tensorboard(climbed, tmp_path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    write_exports(climbed.path, tensorboard=tmp_path / "events")
+    ladder = judged_run(climbed.path).ladder
+    read = EventAccumulator(str(tmp_path / "events"), size_guidance={"scalars": 0})
+    read.Reload()
+    passed = {
+        tag.partition("/")[2]: read.Scalars(tag)[0].value for tag in read.Tags()["scalars"] if tag.startswith("passed/")
+    }
+    judged = ("passed", "failed", "could not compare")
+    assert passed == {rung.name: float(rung.state == "passed") for rung in ladder.rungs if rung.state in judged}
+    assert 0.0 in passed.values()
+    points = json.loads((climbed.path / "loss.json").read_text(encoding="utf-8"))["points"]
+    curve = read.Scalars("loss/candidate")
+    assert [event.step for event in curve] == points["step"]
+    assert np.allclose([event.value for event in curve], points["candidate"])
+    assert read.Tags()["tensors"] == ["align"]
+    assert b"NOT ALIGNED" in read.Tensors("align")[0].tensor_proto.string_val[0]
