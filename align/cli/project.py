@@ -508,8 +508,8 @@ def find_nothing() -> Project:
 
 def _held(run: Path) -> AbstractContextManager[None]:
     """Hold the run folder against another fix; the commands that it runs hold it themselves."""
+    from align.core.operating_system import folder_lock
     from align.runs.run_folder import RunFolder
-    from align.traces.trace_folder import folder_lock
 
     RunFolder.create(run)
     return folder_lock(run / LOCK, run, "run")

@@ -6,13 +6,24 @@ that it cannot: a lock on an open file is then refused with ENOLCK, as a network
 
 from __future__ import annotations
 
+import contextlib
+import datetime as dt
 import errno
+import json
 import os
+import socket
 import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from align.core.thresholds import LONGEST_LOCK_FILE
+from align.errors import DestinationError, FolderInUseError
+from align.words.catalogue import say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
@@ -20,6 +31,8 @@ LOCK_FILE = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 FLUSHED = os.O_RDWR if sys.platform == "win32" else os.O_RDONLY  # Windows flushes only what is open for writing
 ACCESS = os.O_RDONLY | os.O_WRONLY | os.O_RDWR
 OPENS_FOLDERS = hasattr(os, "O_DIRECTORY") and os.unlink in os.supports_dir_fd
+LOCK = ".mindalign.lock"
+_TAKEN = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES})
 KIB = 1024  # format: in what Linux counts a process's memory
 _SEEKING = threading.Lock()
 
@@ -137,3 +150,98 @@ def read_here_and_there(data: Any) -> None:
 
     if hasattr(mmap, "MADV_RANDOM"):
         data.madvise(mmap.MADV_RANDOM)
+
+
+# A lock on a folder that one process holds at a time, and that says who holds it.
+#
+# It is the operating system's (`flock`), so a process that ends in any way gives it back. The file beside it says who
+# has it; one that a dead process left behind is taken over.
+
+
+class Holder(NamedTuple):
+    """Who holds a lock; `since` is a time in UTC, in ISO 8601."""
+
+    pid: int
+    host: str
+    since: str
+
+
+@contextlib.contextmanager
+def folder_lock(path: Path, folder: Path, kind: Literal["run", "trace"]) -> Iterator[None]:
+    """Hold the lock file `path` while the block runs; it guards a `folder` of this kind.
+
+    Raises FolderInUseError if another process, or this one, holds it, and DestinationError if it cannot be made. On
+    file systems without locks nothing is held. A system without `flock` locks the file by filelock, and nobody can
+    read there who holds it.
+    """
+    if not has_locks():
+        with _library_lock(path, folder, kind):
+            yield
+        return
+    try:
+        descriptor = _locked(path, folder, kind)
+    except OSError as error:
+        raise DestinationError.of("traces_error.lock_not_written", path=path, reason=error.strerror or error) from error
+    try:
+        os.truncate(descriptor, 0)
+        os.write(descriptor, json.dumps(this_process()._asdict()).encode())
+        yield
+    finally:
+        path.unlink(missing_ok=True)  # before the lock goes: who gets it next finds that the file is gone
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _library_lock(path: Path, folder: Path, kind: str) -> Iterator[None]:
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout as error:
+        raise FolderInUseError(say(f"folder_in_use.{kind}", folder=str(folder)), None) from error
+    except OSError as error:
+        raise DestinationError.of("traces_error.lock_not_written", path=path, reason=error.strerror or error) from error
+    try:
+        yield
+    finally:
+        lock.release()
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def this_process() -> Holder:
+    """This process, from now on."""
+    return Holder(os.getpid(), socket.gethostname(), dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"))
+
+
+def _locked(path: Path, folder: Path, kind: str) -> int:
+    """Open and lock the file; again, if who held it before removed it in between."""
+    while True:
+        descriptor = os.open(path, LOCK_FILE, 0o666)
+        try:
+            lock_descriptor(descriptor, wait=False)
+        except OSError as error:
+            if error.errno in _TAKEN:
+                holder = _read_holder(descriptor)
+                os.close(descriptor)
+                raise FolderInUseError(say(f"folder_in_use.{kind}", folder=str(folder)), holder) from error
+        if _is_still_there(path, descriptor):
+            return descriptor
+        os.close(descriptor)
+
+
+def _is_still_there(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _read_holder(descriptor: int) -> Holder | None:
+    """Who wrote into the file; None while that is not done."""
+    try:
+        found = json.loads(read_at(descriptor, LONGEST_LOCK_FILE, 0))
+        return Holder(int(found["pid"]), str(found["host"]), str(found["since"]))
+    except (ValueError, TypeError, KeyError):
+        return None

@@ -103,3 +103,7 @@ Choice: smaller ones fit anywhere, and to refuse one wrongly would be worse."""
 LONG_RUN_SECONDS: Final = 120.0
 """What is expected to take longer, or to take as much memory as large models do, is told before it begins.
 Choice: for less nobody leaves the screen."""
+
+LONGEST_LOCK_FILE: Final = 4096
+"""Bytes that are read of a lock file, which somebody else may have written.
+Choice: what a run writes there has about a hundred."""

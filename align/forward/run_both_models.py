@@ -15,6 +15,7 @@ import numpy as np
 
 from align.core.atomic_files import replace_folder
 from align.core.name_map import SIDES
+from align.core.operating_system import LOCK, folder_lock
 from align.core.parameters import EPSILON, NOT_EMULATED, numpy_dtype, rounded_as
 from align.core.protocols import ChipEmulator, FunctionSource, PrecisionRunner
 from align.core.traces import CodeSeen
@@ -38,7 +39,7 @@ from align.models.call_model import refuse_random
 from align.models.inputs import run_fitted
 from align.rules.ascend_rules import ascend_target
 from align.traces.open_trace import NoiseSink
-from align.traces.trace_folder import LOCK, TraceFolder, TraceWriter, folder_lock
+from align.traces.trace_folder import TraceFolder, TraceWriter
 from align.words.catalogue import sentence
 
 if TYPE_CHECKING:

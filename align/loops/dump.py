@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from align.core.operating_system import LOCK, folder_lock
 from align.core.parameters import dtype_name
 from align.core.protocols import SettingsReader
 from align.core.traces import Capture, KeptValues, TraceHead
@@ -42,7 +43,7 @@ from align.models.record_calls import call_start
 from align.traces.capture_trace import BACKWARD, CallWriter, GivenWriter, describe_data
 from align.traces.dumped_side import is_trace_folder, trace_folders_in
 from align.traces.manifest import write_model, write_values
-from align.traces.trace_folder import LOCK, TraceFolder, folder_lock, not_written, read_kept
+from align.traces.trace_folder import TraceFolder, not_written, read_kept
 from align.words.catalogue import say
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.core.atomic_files import write_text
+from align.core.operating_system import LOCK, folder_lock
 from align.core.traces import Capture
 from align.errors import CannotRunError, UsageError
 from align.loops.thresholds import FINGERPRINT_PERIOD, FULL_EVERY, LARGE_TENSOR, SEGMENT_ROWS, SEGMENT_STEPS
@@ -41,7 +42,6 @@ from align.models.live_calls import leaves
 from align.models.loop_watcher import LoopHooks, LossScaleReader
 from align.models.open_side import build_side, describe_launch
 from align.traces.manifest import capture_as_json, write_model
-from align.traces.trace_folder import LOCK, folder_lock
 from align.words.catalogue import say
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from align.core.about import __version__
 from align.core.atomic_files import sha256_of
 from align.core.load_code import note_opened_files, opened_files, state_when_run, user_files
+from align.core.operating_system import folder_lock
 from align.errors import ProjectFileError, RunFolderError, UsageError
 from align.runs.project_file import NAME
 from align.runs.run_folder import RunFolder
@@ -38,7 +39,6 @@ from align.runs.rung import (
     rungs,
     shown,
 )
-from align.traces.trace_folder import folder_lock
 from align.words.catalogue import as_sentence, say, sentence
 
 if TYPE_CHECKING:

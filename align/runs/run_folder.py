@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from align.core.about import __version__
 from align.core.atomic_files import remove_dead_parts, sha256_of, with_urls, write_text
 from align.core.documents import TEXT, WHOLE, DocumentFault, Form, json_text, parse_json, read_json, table, to_json_data
+from align.core.operating_system import LOCK, folder_lock, this_process
 from align.core.protocols import collector_paused
 from align.errors import DestinationError, RunFolderError
-from align.traces.trace_folder import LOCK, folder_lock, this_process
 from align.words.catalogue import say
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.core.atomic_files import remove_dead_parts
+from align.core.operating_system import LOCK, folder_lock
 from align.core.protocols import BackwardRunner, SettingsReader, silent
 from align.core.traces import Capture, TensorStatistics, TraceHead
 from align.errors import AlignError, CannotRunError, DestinationError, UsageError, UserCodeError
@@ -36,17 +37,7 @@ from align.traces.manifest import (
     write_values,
 )
 from align.traces.open_trace import NoiseSink, show_trace, write_noise
-from align.traces.trace_folder import (
-    LOCK,
-    TraceFolder,
-    TraceWriter,
-    folder_lock,
-    is_kept,
-    keep_part,
-    not_written,
-    read_kept,
-    tell_file,
-)
+from align.traces.trace_folder import TraceFolder, TraceWriter, is_kept, keep_part, not_written, read_kept, tell_file
 from align.words.catalogue import say, sentence
 
 if TYPE_CHECKING:

@@ -45,18 +45,6 @@ Choice: a thousand additions are off by about 1e-13; a larger number takes other
 
 # files
 
-LONGEST_LOCK_FILE: Final = 4096
-"""Bytes that are read of a lock file, which somebody else may have written.
-Choice: what a run writes there has about a hundred."""
-LARGEST_SHUFFLED: Final = 1 << 24
-"""Of more elements a sample is drawn with repetition, since a shuffle takes memory for all of them.
-Choice: 128 MB of places."""
-CHECKSUM_BLOCK: Final = 1 << 20
-"""Bytes of a file that are read at a time.
-Choice: it bounds the memory; smaller blocks cost calls."""
-TRACE_HEADER_BYTES: Final = 1 << 22
-"""Room for the header of the tensors' file, which is written last.
-Choice: a capture takes about 150 bytes of it, so this holds some 28,000."""
 
 # dumps of other tools
 
@@ -94,3 +82,12 @@ Choice: the children of the model; deeper ones of large models are hundreds."""
 LATEST_TENSORS: Final = 8
 """Tensors of a run in another dtype that stay alive, so that a call which is given one of them is not measured again.
 Choice: calls that share a tensor follow each other within a block; more would take memory."""
+LARGEST_SHUFFLED: Final = 1 << 24
+"""Of more elements a sample is drawn with repetition, since a shuffle takes memory for all of them.
+Choice: 128 MB of places."""
+CHECKSUM_BLOCK: Final = 1 << 20
+"""Bytes of a file that are read at a time.
+Choice: it bounds the memory; smaller blocks cost calls."""
+TRACE_HEADER_BYTES: Final = 1 << 22
+"""Room for the header of the tensors' file, which is written last.
+Choice: a capture takes about 150 bytes of it, so this holds some 28,000."""

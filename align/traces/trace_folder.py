@@ -6,26 +6,20 @@ readable, because the manifest says where each tensor lies. A line is written on
 
 from __future__ import annotations
 
-import contextlib
-import datetime as dt
-import errno
 import json
-import os
 import re
-import socket
 from dataclasses import astuple
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO
 from zlib import crc32
 
 import numpy as np
 
 from align.core.documents import to_json_data
-from align.core.operating_system import LOCK_FILE, has_locks, lock_descriptor, read_at
 from align.core.parameters import dtype_name, numpy_dtype
 from align.core.traces import Capture, KeptValues
-from align.errors import DestinationError, FolderInUseError, RunFolderError, UsageError
+from align.errors import DestinationError, RunFolderError, UsageError
 from align.traces.manifest import (
     CHECKED,
     INPUTS,
@@ -43,11 +37,10 @@ from align.traces.manifest import (
     returned_as_json,
     sum_file,
 )
-from align.traces.thresholds import LARGEST_SHUFFLED, LONGEST_LOCK_FILE, TRACE_HEADER_BYTES
-from align.words.catalogue import say
+from align.traces.thresholds import LARGEST_SHUFFLED, TRACE_HEADER_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -338,102 +331,3 @@ def _drawn(size: int, count: int) -> Array:
     small = size <= LARGEST_SHUFFLED
     places: Array = generator.choice(size, count, replace=False) if small else generator.integers(0, size, count)
     return np.asarray(np.unique(places))
-
-
-# A lock on a folder that one process holds at a time, and that says who holds it.
-#
-# It is the operating system's (`flock`), so a process that ends in any way gives it back. The file beside it says who
-# has it; one that a dead process left behind is taken over.
-
-
-LOCK = ".mindalign.lock"
-_TAKEN = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES})
-
-
-class Holder(NamedTuple):
-    """Who holds a lock; `since` is a time in UTC, in ISO 8601."""
-
-    pid: int
-    host: str
-    since: str
-
-
-@contextlib.contextmanager
-def folder_lock(path: Path, folder: Path, kind: Literal["run", "trace"]) -> Iterator[None]:
-    """Hold the lock file `path` while the block runs; it guards a `folder` of this kind.
-
-    Raises FolderInUseError if another process, or this one, holds it, and DestinationError if it cannot be made. On
-    file systems without locks nothing is held. A system without `flock` locks the file by filelock, and nobody can
-    read there who holds it.
-    """
-    if not has_locks():
-        with _library_lock(path, folder, kind):
-            yield
-        return
-    try:
-        descriptor = _locked(path, folder, kind)
-    except OSError as error:
-        raise DestinationError.of("traces_error.lock_not_written", path=path, reason=error.strerror or error) from error
-    try:
-        os.truncate(descriptor, 0)
-        os.write(descriptor, json.dumps(this_process()._asdict()).encode())
-        yield
-    finally:
-        path.unlink(missing_ok=True)  # before the lock goes: who gets it next finds that the file is gone
-        os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _library_lock(path: Path, folder: Path, kind: str) -> Iterator[None]:
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(path)
-    try:
-        lock.acquire(blocking=False)
-    except Timeout as error:
-        raise FolderInUseError(say(f"folder_in_use.{kind}", folder=str(folder)), None) from error
-    except OSError as error:
-        raise DestinationError.of("traces_error.lock_not_written", path=path, reason=error.strerror or error) from error
-    try:
-        yield
-    finally:
-        lock.release()
-        with contextlib.suppress(OSError):
-            path.unlink()
-
-
-def this_process() -> Holder:
-    """This process, from now on."""
-    return Holder(os.getpid(), socket.gethostname(), dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"))
-
-
-def _locked(path: Path, folder: Path, kind: str) -> int:
-    """Open and lock the file; again, if who held it before removed it in between."""
-    while True:
-        descriptor = os.open(path, LOCK_FILE, 0o666)
-        try:
-            lock_descriptor(descriptor, wait=False)
-        except OSError as error:
-            if error.errno in _TAKEN:
-                holder = _read_holder(descriptor)
-                os.close(descriptor)
-                raise FolderInUseError(say(f"folder_in_use.{kind}", folder=str(folder)), holder) from error
-        if _is_still_there(path, descriptor):
-            return descriptor
-        os.close(descriptor)
-
-
-def _is_still_there(path: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
-
-
-def _read_holder(descriptor: int) -> Holder | None:
-    """Who wrote into the file; None while that is not done."""
-    try:
-        found = json.loads(read_at(descriptor, LONGEST_LOCK_FILE, 0))
-        return Holder(int(found["pid"]), str(found["host"]), str(found["since"]))
-    except (ValueError, TypeError, KeyError):
-        return None

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import align
+from align.core.operating_system import LOCK, folder_lock
 from align.errors import DestinationError, FolderInUseError, UserCodeError
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
-from align.traces.trace_folder import LOCK, TraceFolder, folder_lock
+from align.traces.trace_folder import TraceFolder
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from align.core.operating_system import LOCK, folder_lock
 from align.errors import DestinationError, FolderInUseError
-from align.traces.trace_folder import LOCK, folder_lock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 HOLD = """
 import sys
 from pathlib import Path
-from align.traces.trace_folder import LOCK, folder_lock
+from align.core.operating_system import LOCK, folder_lock
 with folder_lock(Path(sys.argv[1]), Path("folder"), "run"):
     print("held", flush=True)
     sys.stdin.read()
