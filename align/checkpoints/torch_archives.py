@@ -40,6 +40,13 @@ if TYPE_CHECKING:
     from align.core.parameters import Extent, Shape, StoredTensor
 
 
+MEGATRON = "megatron"  # in the metadata of a checkpoint: the arguments that tell of shapes, as JSON
+ARGUMENTS = (
+    "num_layers", "hidden_size", "num_attention_heads", "group_query_attention", "num_query_groups", "kv_channels",
+    "num_experts", "vocab_size", "padded_vocab_size",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class RankFile:
     """The tree of one file, by the entries of its top; `checksums` are where its records lie that have one."""
@@ -96,6 +103,11 @@ def shape_table(value: Any) -> dict[str, Shape]:
     """The shapes of a mapping of names to `torch.Size`, in its order."""
     pairs = fields_of(value).items()
     return {name: size for name, made in pairs if isinstance(name, str) and (size := size_of(made)) is not None}
+
+
+def shape_arguments(table: Mapping[Any, Any]) -> dict[str, int]:
+    """Those of Megatron's arguments that tell of shapes, where they are numbers."""
+    return {name: int(value) for name in ARGUMENTS if isinstance(value := table.get(name), int)}
 
 
 def dtype_of(value: Any) -> str:

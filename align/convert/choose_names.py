@@ -5,10 +5,13 @@ destination's suffix says, or the user (`target`). Nothing about names is decide
 
 Paddle keeps the weight of a Linear as (in, out), and so does nothing else that has a bias of its last axis: such a
 checkpoint is first brought to torch's names and layout. A matrix without a bias may be an Embedding's: the user knows.
+Megatron's fused layers are taken apart where a family knows the parts by themselves.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -36,6 +39,8 @@ from align.checkpoints.names_in_file import (
     without_wrappers,
     wrapper_words,
 )
+from align.checkpoints.shard_pieces import cut_along, reshaped
+from align.checkpoints.torch_archives import MEGATRON
 from align.convert.given_map import EndFrameworks, choose_direction, names_known
 from align.convert.plan_conversion import default_fill, plan_conversion, with_counted_steps
 from align.core.align_sequences import grouped
@@ -402,6 +407,17 @@ def _fill_warnings(fills: Iterable[Fill]) -> Iterable[str]:
 PADDLE = "paddle"  # what its reader calls the format
 ATTRIBUTES = {"_mean": "running_mean", "_variance": "running_var", "_weight": "weight"}  # of norms, and of PReLU
 LINEAR = "linear"
+# Megatron's names, and a family's for the same: norms inside of the layer that follows, experts as a rank counts them.
+FUSED_NAME = re.compile(r"\.(?:linear_qkv|linear_fc1)\.(?:weight|bias)")
+PLAIN_NAMES = (
+    (re.compile(r"(.*)\.self_attention\.linear_qkv\.layer_norm_(weight|bias)"), r"\1.input_layernorm.\2"),
+    (re.compile(r"(.*)\.mlp\.linear_fc1\.layer_norm_(weight|bias)"), r"\1.pre_mlp_layernorm.\2"),
+    (re.compile(r"(.*)\.linear_(q|kv)_up_proj\.layer_norm_(weight|bias)"), r"\1.\2_layernorm.\3"),
+    (re.compile(r"(.*\.experts)\.local_experts\.(\d+\..*)"), r"\1.\2"),
+    (re.compile(r"(.*\.experts)\.(linear_fc[12]\.(?:weight|bias))(\d+)"), r"\1.\3.\2"),
+)
+QUERY_KEY_VALUE = re.compile(r"(.*)\.linear_qkv\.(weight|bias)")
+GATED = re.compile(r"(.*)\.linear_fc1\.(weight|bias)(_[wv])?")
 
 
 def in_known_layout(
@@ -409,10 +425,12 @@ def in_known_layout(
 ) -> tuple[Checkpoint, NameRequest]:
     """A checkpoint in the layout of which names are known, and what of the request is still to be done.
 
-    A map of the user speaks of the file as it is. Raises UsageError as `_from_paddle`.
+    A map of the user speaks of the file as it is. Raises UsageError as `_from_paddle` and `_from_megatron`.
     """
     if checkpoint.format == PADDLE and request.name_map is None:
         return _from_paddle(checkpoint, request, destination)
+    if request.family is not None and any(FUSED_NAME.search(name) for name in checkpoint.tensors):
+        return _from_megatron(checkpoint, request, destination)
     return checkpoint, request
 
 
@@ -458,3 +476,85 @@ def _torch_name(name: str) -> str:
 
 def _turned(tensor: StoredTensor) -> StoredTensor:
     return StoredTensor(tensor.name, tensor.shape[::-1], tensor.dtype, lambda: tensor.load().T)
+
+
+def _from_megatron(
+    checkpoint: Checkpoint, request: NameRequest, destination: FrameworkName | None
+) -> tuple[Checkpoint, NameRequest]:
+    """Megatron's checkpoint with each layer by itself, under the names that the family has on its Megatron side.
+
+    Where these are what is to be written, the names then stay. Raises UsageError where Megatron's arguments are missing
+    or do not fit the shapes, and MapError for names that are not of the family.
+    """
+    from align.names.map_one_side import map_from_family
+    from align.rules.model_families import read_family
+
+    family, sizes = read_family(request.family or ""), json.loads(checkpoint.metadata.get(MEGATRON, "{}"))
+    names = {_plain_name(name): tensor for name, tensor in checkpoint.tensors.items()}
+    tensors: dict[str, StoredTensor] = {}
+    faults = []
+    for name, tensor in names.items():
+        try:
+            known = family.place(name, backwards=True) is not None
+            layers = {name: replace(tensor, name=name)} if known else _taken_apart(name, tensor, names, sizes)
+        except ValueError as error:
+            faults.append(say("fault_list.one", head=name, fault=error))
+            continue
+        tensors |= layers
+    if faults:
+        raise UsageError.of("megatron_usage.fused", path=checkpoint.path, count=len(faults), faults=faults)
+    note = sentence("checkpoint_note.from_megatron", count=sum(name not in tensors for name in names))
+    checkpoint = replace(checkpoint, tensors=tensors, notes=(*checkpoint.notes, note), metadata={"format": "ms"})
+    if "torch" in (request.target, destination):
+        return checkpoint, request
+    map_from_family(family, tensors, "torch")  # raises for names of another family
+    return checkpoint, replace(request, family=None)
+
+
+def _plain_name(name: str) -> str:
+    for pattern, written in PLAIN_NAMES:
+        name = pattern.sub(written, name) if pattern.fullmatch(name) else name
+    return name
+
+
+def _taken_apart(name: str, tensor: StoredTensor, tensors: Tensors, sizes: Mapping[str, int]) -> Tensors:
+    """The layers that lie in one parameter, or the parameter itself; raises ValueError where it cannot be cut.
+
+    Source: megatron-core's attention.py (each group has its queries, then its key, then its value) and mlp.py (gates,
+    then values; with a name for each layer each half has a name of its own).
+    """
+    if match := QUERY_KEY_VALUE.fullmatch(name):
+        return _queries_keys_values(name, match, tensor, sizes)
+    match = GATED.fullmatch(name)
+    behind = match and tensors.get(f"{match[1]}.linear_fc2.weight")
+    if match and match[3]:
+        pieces = {f"{match[1]}.{'gating' if match[3] == '_w' else 'hidden'}.{match[2]}": tensor}
+    elif match and behind is not None and tensor.shape[0] == 2 * behind.shape[-1]:
+        half = behind.shape[-1]
+        pieces = {
+            f"{match[1]}.{layer}.{match[2]}": cut_along(name, tensor, 0, start, start + half)
+            for layer, start in (("gating", 0), ("hidden", half))
+        }
+    else:
+        pieces = {name: tensor}
+    return {written: replace(piece, name=written) for written, piece in pieces.items()}
+
+
+def _queries_keys_values(name: str, match: re.Match[str], tensor: StoredTensor, sizes: Mapping[str, int]) -> Tensors:
+    heads, groups = sizes.get("num_attention_heads", 0), sizes.get("num_query_groups", 0)
+    if not sizes.get("group_query_attention", groups):  # Megatron's own default: a group for each head
+        groups = heads
+    if heads < 1 or groups < 1:
+        raise ValueError(say("megatron_fault.no_heads"))
+    rows, rest = tensor.shape[0], tensor.shape[1:]
+    width = rows // (heads + 2 * groups)
+    if heads % groups or width * (heads + 2 * groups) != rows or sizes.get("kv_channels", width) != width:
+        raise ValueError(say("megatron_fault.other_heads", rows=rows, heads=heads, groups=groups))
+    by_group = reshaped(tensor, name, (groups, rows // groups, *rest))
+    pieces, start = {}, 0
+    for layer, count in (("linear_q", heads // groups), ("linear_k", 1), ("linear_v", 1)):
+        written = f"{match[1]}.{layer}.{match[2]}"
+        piece = cut_along(written, by_group, 1, start, start + count * width)
+        pieces[written] = reshaped(piece, written, (groups * count * width, *rest))
+        start += count * width
+    return pieces

@@ -35,6 +35,7 @@ BYTES_OF_TENSORS = 1 << 16  # more than the small trace has
 DATA = Path(__file__).parents[1] / "checkpoints" / "data"
 FOLDERS = {"torch-distributed": "fsdp", "deepspeed 2": "zero2/global_step1", "deepspeed 3": "zero3/global_step1"}
 FOLDERS |= {"megatron": "megatron_dense/iter_0000003", "mindspore": "mindspore_ranks"}
+FOLDERS |= {"dist of megatron": "megatron_dist_experts/iter_0000003"}
 MOST_READ = 64 << 20  # of a view that repeats its elements
 
 
@@ -262,11 +263,48 @@ def folder_targets() -> dict[str, Target]:
             beside = {other: data for other, data in whole.items() if other != name}
             place = f"{label}, {name}"
             found[place] = Target((seed,), beside=beside, name=name, checked=check_folder)
-    alike = {"megatron": "mp_rank_00_000", "mindspore": "rank_0"}  # one rank stands for all of them
+    found |= chunk_targets()
+    alike = {"megatron": "mp_rank_00_000", "mindspore,": "rank_0"}  # one rank stands for all of them
+    alike["dist of megatron"] = "m"  # a list and what is common to all; the pieces of ranks are torch-distributed's
     return {
         name: target
         for name, target in found.items()
-        if all(first in name for label, first in alike.items() if name.startswith(label))
+        if all(first in name.partition(", ")[2] for label, first in alike.items() if f"{name},".startswith(label))
+    }
+
+
+def chunk_targets() -> dict[str, Target]:
+    """The list of a folder of MindSpore Transformers, and one of the two files that it names."""
+    import numpy as np
+
+    from align.core.load_code import checkpoint_formats
+    from align.core.parameters import StoredTensor
+
+    def written(value: np.ndarray) -> bytes:
+        stream = io.BytesIO()
+        arrays = {"w": value, "norm": np.ones(3, np.float32)}
+        tensors = [StoredTensor(name, v.shape, v.dtype.name, lambda v=v: v) for name, v in arrays.items()]
+        checkpoint_formats()["safetensors"].write(stream, tensors, {"format": "ms"})
+        return stream.getvalue()
+
+    whole = np.arange(8, dtype=np.float32).reshape(2, 4)
+    files = {f"net-{rank}.safetensors": written(whole[:, 2 * rank : 2 * rank + 2]) for rank in range(2)}
+    first, second = ([{"file_name": name, "storage_rank": rank}] for rank, name in enumerate(files))
+    chunks = [{"global_offset": [0, start], "local_shape": [2, 2]} for start in (0, 2)]
+    tensors = {
+        "w": {"properties": {"dtype": "float32"}, "global_shape": [2, 4], "chunk": chunks},
+        "norm": {"global_shape": [3], "chunk": [{"global_offset": [0], "local_shape": [3]}]},
+    }
+    places = {"('w', (0, 0))": first, "('w', (0, 2))": second, "('norm', (0,))": first + second}
+    listed = json.dumps({"state_dict_metadata": tensors, "storage_data": places}).encode()
+    name, seed = next(iter(files.items()))
+    return {
+        "chunks of mindspore, metadata.json": Target(
+            (listed,), beside=files, name="metadata.json", checked=check_folder
+        ),
+        "chunks of mindspore, a file": Target(
+            (seed,), beside=files | {"metadata.json": listed}, name=name, checked=check_folder
+        ),
     }
 
 

@@ -28,7 +28,10 @@ TIED = {
     "cls.predictions.decoder.bias",
 }
 # Families of which the other side has such a tensor as one of its own, under another name.
-NOT_TIED = ("hf-whisper", "mcore-deepseek-v3", "mcore-glm4", "mcore-glm4-moe", "mcore-qwen3", "mcore-qwen3-moe")
+NOT_TIED = (
+    "hf-whisper", "mcore-deepseek-v3", "mcore-glm4", "mcore-glm4-moe", "mcore-llama", "mcore-mixtral", "mcore-qwen3",
+    "mcore-qwen3-moe",
+)  # fmt: skip
 MODELS = [
     ("hf-bert", "transformers BertForMaskedLM", "mindone BertForMaskedLM"),
     ("hf-bert", "transformers BertForSequenceClassification", "mindone BertForSequenceClassification"),
@@ -49,6 +52,7 @@ MODELS = [
     ("hf-clip", "transformers CLIPModel", "mindone CLIPModel"),
     ("hf-glm", "transformers GlmForCausalLM", "mindone GlmForCausalLM"),
     ("hf-glm4", "transformers Glm4ForCausalLM", "mindone Glm4ForCausalLM"),
+    ("hf-glm4-moe", "transformers Glm4MoeForCausalLM", "mindone Glm4MoeForCausalLM"),
     ("hf-mixtral", "transformers MixtralForCausalLM", "mindone MixtralForCausalLM"),
     ("hf-qwen2", "transformers Qwen2ForCausalLM", "mindone Qwen2ForCausalLM"),
     ("hf-qwen2", "transformers Qwen2Model", "mindone Qwen2Model"),
@@ -64,6 +68,9 @@ MODELS = [
     ("mcore-deepseek-v3", "transformers DeepseekV3ForCausalLM", "mindformers-core DeepseekV3ForCausalLM"),
     ("mcore-glm4", "transformers Glm4ForCausalLM", "mindformers-core Glm4ForCausalLM"),
     ("mcore-glm4-moe", "transformers Glm4MoeForCausalLM", "mindformers-core Glm4MoeForCausalLM"),
+    ("mcore-llama", "transformers LlamaForCausalLM", "megatron-core LlamaForCausalLM"),
+    ("mcore-llama", "transformers Qwen2ForCausalLM", "megatron-core Qwen2ForCausalLM"),
+    ("mcore-mixtral", "transformers MixtralForCausalLM", "megatron-core MixtralForCausalLM"),
     ("mf-llama", "transformers LlamaForCausalLM", "mindformers LlamaForCausalLM"),
     ("mf-llama", "transformers Qwen2ForCausalLM", "mindformers LlamaForCausalLM with biases"),
     ("mf-whisper", "transformers WhisperForConditionalGeneration", "mindformers WhisperForConditionalGeneration"),

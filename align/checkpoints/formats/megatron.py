@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.checkpoints.shard_pieces import cut_along, equal_copies, join_ranks, tracked_folder
 from align.checkpoints.thresholds import MOST_RANKS
-from align.checkpoints.torch_archives import count_tensors, fields_of, read_rank_file
+from align.checkpoints.torch_archives import MEGATRON, count_tensors, fields_of, read_rank_file, shape_arguments
 from align.core.load_code import checkpoint_formats
 from align.core.parameters import Checkpoint, StoredTensor
 from align.core.protocols import collector_paused
@@ -70,12 +70,13 @@ class MegatronFolder:
             model = _Model(path, ranks, sizes, shard_layouts(own if own.is_file() else None))
             tensors = model.joined()
         first = next(iter(ranks.values()))
+        arguments = shape_arguments(first.settings)
         named = ", ".join(f"{kind} {size}" for kind, size in sizes.items() if size > 1) or "1 rank"
         return Checkpoint(
             path,
             f"{self.name} ({named})",
             tensors,
-            {"format": first.framework},
+            {"format": first.framework} | ({MEGATRON: json.dumps(arguments)} if arguments else {}),
             first.others,
             first.counts,
             files=tuple(rank.path for rank in ranks.values()),

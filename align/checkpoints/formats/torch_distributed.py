@@ -3,22 +3,27 @@
 `.metadata` is a pickle, which is looked at and never run: the shape of each tensor, its chunks, and where each lies.
 `__0_0.distcp` and its like are archives of torch.save one after the other, a chunk in each; an archive is opened when
 its chunk is read, so that a folder of a hundred thousand chunks opens as fast as its list is read.
+
+Megatron's `torch_dist` is such a folder with its arguments in `common.pt`. There one tensor holds a parameter of all
+layers, and of all experts, one behind the other: each gets the name that it has in the model.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from align.checkpoints.extents import byte_blocks
 from align.checkpoints.pickled_tensors import DTYPES, Global, Made, OddKey, is_tensor, read_pickle
-from align.checkpoints.shard_pieces import Box, streamed_tensor, tiled_tensor
+from align.checkpoints.shard_pieces import Box, streamed_tensor, tiled_tensor, tracked_folder
 from align.checkpoints.sound_records import FilesBeside, sound_shape
 from align.checkpoints.thresholds import DEEPEST_KEY, LONGEST_KEY, LONGEST_PICKLE_BYTES
-from align.checkpoints.torch_archives import RankFile, dtype_of, fields_of
+from align.checkpoints.torch_archives import MEGATRON, RankFile, dtype_of, fields_of, read_rank_file, shape_arguments
 from align.checkpoints.torch_entries import (
     OPTIMIZER,
     StoredTreeReader,
@@ -28,9 +33,10 @@ from align.checkpoints.torch_entries import (
     read_tensors,
     size_of,
 )
+from align.core.align_sequences import grouped
 from align.core.parameters import Checkpoint, Extent, OddTensor, StoredTensor, numpy_dtype
 from align.core.protocols import collector_paused
-from align.errors import HostileFileError, NotACheckpointError, ShardsError, UsageError
+from align.errors import HostileFileError, NotACheckpointError, ShardsError
 from align.words.catalogue import counted, say, sentence, texts
 
 if TYPE_CHECKING:
@@ -42,6 +48,13 @@ if TYPE_CHECKING:
 METADATA, PIECES = ".metadata", "*.distcp"
 TENSOR = "TensorStorageMetadata"
 OPTIMIZERS = frozenset({"optimizer", "optim"})
+COMMON = "common.pt"  # what all of Megatron's ranks share: its arguments among them
+# Source: sharded_state_dict in megatron-core's transformer_block.py, moe/experts.py, and dist_checkpointing/mapping.py.
+LAYERS = re.compile(r"((?:.*\.)?layers)\.(?!\d+\.)(.+)")
+EXPERTS = re.compile(r"(.*\.experts)\.experts\.(?!\d+\.)(.+)")
+NUMBERED_EXPERT = re.compile(r"(\.experts)\.experts\.(\d+\.)")
+OF_OPTIMIZER = re.compile(r"(chained_\d+\.)?(optimizer|optim)\.")
+OBJECT_PIECE = re.compile(r"/shard_[\d._]+$")
 FLAT_OPTIMIZER = ("state.", "param_groups.")  # what stands before all names of a flattened optimizer state
 
 
@@ -55,23 +68,20 @@ class TorchDistributedFolder:
     file_names: tuple[str, ...] = (METADATA,)
 
     def find(self, path: Path) -> Path | None:
-        """The `.metadata` of a folder, or of the only folder in it; a piece alone names its folder."""
+        """The `.metadata` of a folder, of the last one that was saved in it, or of the only one."""
         if path.is_file():
             return path if path.name == METADATA and any(path.parent.glob(PIECES)) else None
-        if any(path.glob(PIECES)):
-            if not (path / METADATA).is_file():
-                raise NotACheckpointError(path, say("shard_fault.no_metadata"))
-            return path / METADATA
-        inner = sorted({piece.parent for piece in path.glob(f"*/{PIECES}")})
-        if len(inner) > 1:
-            names = [one.name for one in inner]
-            raise UsageError.of("checkpoint_file.several_in_folder", folder=path, count=len(inner), names=names)
-        return self.find(inner[0]) if inner else None
+        folder = tracked_folder(path, lambda inner: any(inner.glob(PIECES)))
+        if folder is not None and not (folder / METADATA).is_file():
+            raise NotACheckpointError(folder, say("shard_fault.no_metadata"))
+        return folder and folder / METADATA
 
     def read(self, path: Path, key: str | None = None) -> Checkpoint:
         """Read the list of chunks, and hold each against its file; no archive is opened."""
         with collector_paused():
-            listed = _read_metadata(path)
+            listed, settings = _read_metadata(path), _arguments(path)
+            if settings is not None:
+                listed = _by_layer(path, listed)
             tensors, odd, files = _tensors(path, listed)
             tree = _tree(path, listed, {**tensors, **odd})
             look = _Reader(path)
@@ -82,20 +92,30 @@ class TorchDistributedFolder:
             others, counts = read_others(path, tree, chosen, {*tensors, *unread}, look)
         return Checkpoint(
             path,
-            f"{self.name} ({counted(len(files), 'file')})",
+            f"{self.name} ({'' if settings is None else 'Megatron, '}{counted(len(files), 'file')})",
             tensors,
-            {"format": "pt"},
+            {"format": "pt"} | ({MEGATRON: json.dumps(settings)} if settings else {}),
             others,
             counts,
             chosen.key,
             chosen.entries,
             (path, *files),
             unread,
+            notes=tuple(_padding_note(settings or {})),
             is_joined=True,
         )
 
 
 PLUGIN = TorchDistributedFolder()
+
+
+@dataclass(frozen=True, slots=True)
+class _OfLayer:
+    """The entry of a layer: the name and fields of the tensor that it is a part of, and how many axes count layers."""
+
+    whole: str
+    fields: dict[Any, Any]
+    axes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +156,69 @@ def _place(path: Path, key: Any, value: Any) -> tuple[tuple[str, Shape | None], 
     return (name, None if start is None else size_of(start)), (file, int(offset or 0), int(length or 0))
 
 
+def _arguments(path: Path) -> dict[str, int] | None:
+    """Megatron's arguments that tell of shapes; None for a folder that is not Megatron's."""
+    common = path.with_name(COMMON)
+    return shape_arguments(read_rank_file(common).table("args")) if common.is_file() else None
+
+
+def _padding_note(settings: Mapping[str, int]) -> Iterator[str]:
+    if (rows := settings.get("padded_vocab_size")) and settings.get("vocab_size") != rows:
+        yield sentence("shard_note.padded", rows=rows)
+
+
+def _by_layer(path: Path, listed: _Listed) -> _Listed:
+    """The list with an entry for each layer and expert, in the place of one for all of them.
+
+    An entry becomes its fields with the chunks of one layer, whose places are still those of the whole. Raises
+    ShardsError for a layer without a chunk. A tensor whose chunks reach over several layers stays as it is.
+    """
+    entries: dict[str, Any] = {}
+    faults: list[str] = []
+    for name, entry in listed.entries.items():
+        if OF_OPTIMIZER.match(name) or _kind(entry) != TENSOR:
+            entries.setdefault(OBJECT_PIECE.sub("", name), entry)
+            continue
+        names = [match for pattern in (LAYERS, EXPERTS) if (match := pattern.fullmatch(name))]
+        fields = fields_of(entry)
+        size, chunks = size_of(fields.get("size")), fields.get("chunks")
+        chunks = chunks if isinstance(chunks, list) else []
+        starts = _leading(chunks, len(names))
+        if not names or size is None or len(size) < len(names) or min(size) < 0 or starts is None:
+            entries[NUMBERED_EXPERT.sub(r"\1.local_experts.\2", name)] = entry
+            continue
+        by_index = grouped(zip(starts, chunks, strict=True))
+        if len(by_index) != prod(size[: len(names)]):
+            faults.append(say("shard_fault.gap", name=name, shape=str(size)))
+            continue
+        for index in product(*map(range, size[: len(names)])):
+            entries[_numbered(name, index)] = _OfLayer(name, fields | {"chunks": by_index.get(index, [])}, len(index))
+    if faults:
+        raise ShardsError(path, faults, of_ranks=True)
+    return replace(listed, entries=entries)
+
+
+def _leading(chunks: list[Any], axes: int) -> list[Shape] | None:
+    """Where each chunk starts along the first axes; None if one of them reaches further than a step along these."""
+    starts = []
+    for chunk in chunks:
+        start, size = (size_of(fields_of(chunk).get(word)) for word in ("offsets", "sizes"))
+        if start is None or size is None or len(start) < axes or set(size[:axes]) - {1}:
+            return None
+        starts.append(start[:axes])
+    return starts
+
+
+def _numbered(name: str, index: Shape) -> str:
+    """The name of a parameter of one layer and one expert, as the model on one rank has it."""
+    numbers = list(index)
+    if match := LAYERS.fullmatch(name):
+        name = f"{match[1]}.{numbers.pop(0)}.{match[2]}"
+    if match := EXPERTS.fullmatch(name):
+        name = f"{match[1]}.local_experts.{numbers.pop(0)}.{match[2]}"
+    return name
+
+
 def _tensors(path: Path, listed: _Listed) -> tuple[dict[str, StoredTensor], dict[str, OddTensor], list[Path]]:
     """Each tensor of its chunks, those of a kind that has no plain form, and the files; faults are told together."""
     present = _files(path, listed)
@@ -143,11 +226,12 @@ def _tensors(path: Path, listed: _Listed) -> tuple[dict[str, StoredTensor], dict
     odd: dict[str, OddTensor] = {}
     left = len(listed.places)  # each chunk has a place of its own: lists that tensors share would take for ever
     for name, entry in listed.entries.items():
-        if _kind(entry) == TENSOR:
-            left -= len(chunks) if isinstance(chunks := fields_of(entry).get("chunks"), list) else 0
+        part = entry if isinstance(entry, _OfLayer) else _OfLayer(name, fields_of(entry), 0)
+        if isinstance(entry, _OfLayer) or _kind(entry) == TENSOR:
+            left -= len(chunks) if isinstance(chunks := part.fields.get("chunks"), list) else 0
             if left < 0:
                 raise HostileFileError(path, say("shard_fault.more_chunks", count=len(listed.places)))
-            tensor = _tensor(path, name, fields_of(entry), listed, present)
+            tensor = _tensor(path, name, part, listed, present)
             if isinstance(tensor, OddTensor):
                 odd[name] = tensor
             else:
@@ -186,10 +270,10 @@ def _kind(entry: Any) -> str:
 
 
 def _tensor(
-    path: Path, name: str, entry: Mapping[Any, Any], listed: _Listed, files: Mapping[str, Path]
+    path: Path, name: str, part: _OfLayer, listed: _Listed, files: Mapping[str, Path]
 ) -> StoredTensor | OddTensor:
-    dims, dtype = size_of(entry.get("size")), _dtype(entry.get("properties"))
-    chunks = entry.get("chunks")
+    dims, dtype = size_of(part.fields.get("size")), _dtype(part.fields.get("properties"))
+    chunks, axes = part.fields.get("chunks"), part.axes
     if dims is None or not isinstance(chunks, list):
         raise HostileFileError(path, say("shard_fault.odd_tensor", name=name))
     if dtype not in DTYPES:
@@ -199,7 +283,7 @@ def _tensor(
         start, size = (size_of(fields_of(chunk).get(word)) for word in ("offsets", "sizes"))
         if start is None or size is None or not len(start) == len(size) == len(shape) or min((*start, *size, 0)) < 0:
             raise HostileFileError(path, say("shard_fault.odd_tensor", name=name))
-        place = listed.places.get((name, start))
+        place = listed.places.get((part.whole, start))
         if place is None:
             raise ShardsError(path, [say("shard_fault.no_chunk", name=name, start=str(start))], of_ranks=True)
         file, offset, length = place
@@ -207,8 +291,8 @@ def _tensor(
             raise HostileFileError(path, say("shard_fault.large_chunk", name=name, size=str(size), length=length))
         extent = Extent(files[file], offset, length)
         blocks = partial(_chunk_blocks, extent, name, size, dtype)
-        boxes.append(Box(start, streamed_tensor(name, size, dtype, blocks)))
-    return tiled_tensor(path, name, shape, dtype, boxes)
+        boxes.append(Box(start[axes:], streamed_tensor(name, size[axes:], dtype, blocks)))
+    return tiled_tensor(path, name, shape[axes:], dtype, boxes)
 
 
 def _dtype(properties: Any) -> str:
@@ -248,8 +332,8 @@ def _tree(path: Path, listed: _Listed, tensors: Mapping[str, StoredTensor | OddT
 
 def _guessed_keys(name: str) -> tuple[str, ...]:
     """Of an entry without keys: Megatron names all state of its optimizer so."""
-    first, dot, rest = name.partition(".")
-    return (first, rest) if dot and first in OPTIMIZERS else (name,)
+    match = OF_OPTIMIZER.match(name)
+    return (match[2], (match[1] or "") + name[match.end() :]) if match else (name,)
 
 
 def _with_optimizer(key: str, value: Any) -> Any:

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from align.checkpoints.formats.torch import TORCH_ZIP
 from align.checkpoints.inspect_checkpoint import refuse_unfinished
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.convert.convert_checkpoint import convert_checkpoint
 from align.core.load_code import checkpoint_formats
 from align.core.parameters import StoredTensor
-from align.errors import CannotRunError, ShardsError, UnsupportedCheckpointError
+from align.errors import CannotRunError, MapError, ShardsError, UnsupportedCheckpointError, UsageError
 
 DATA = Path(__file__).parents[1] / "data"  # made by make_megatron.py
 # What megatron-core calls a parameter where its name in a file of ranks differs.
@@ -185,3 +186,76 @@ def test_what_cannot_be_joined_is_refused(tmp_path: Path, assert_each) -> None:
             open_checkpoint(folder)
 
     assert_each(check, examples)
+
+
+# What megatron-core's dist_checkpointing writes: one tensor for all layers, objects of ranks, and arguments beside.
+
+
+def test_layers_and_experts_of_one_tensor_have_the_names_of_the_model() -> None:
+    dense, experts = (open_checkpoint(DATA / f"megatron_dist_{kind}") for kind in ("dense", "experts"))
+    assert dense.format == "torch-distributed (Megatron, 4 files)"
+    assert dense.tensors["decoder.layers.1.mlp.linear_fc1.weight"].shape == (24, 8)
+    assert experts.tensors["decoder.layers.1.mlp.experts.local_experts.3.linear_fc2.weight"].shape == (8, 12)
+    numbered = open_checkpoint(DATA / "megatron_dist_biases")
+    assert "decoder.layers.1.self_attention.linear_qkv.bias" in numbered.tensors
+    for found in (dense, experts, numbered):
+        assert not [name for name in found.tensors if "_extra_state" in name or "optimizer" in name]
+        assert {"rng_state", "optimizer"} <= found.other.keys()
+        assert any("16 rows may have padding" in note for note in found.notes)
+        refuse_unfinished(found)
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize(
+    ("kind", "family", "model"),
+    [("dense", "mcore-qwen3", "Qwen3"), ("biases", "mcore-llama", "Qwen2"), ("experts", "mcore-qwen3-moe", "Qwen3Moe")],
+)
+def test_the_logits_of_megatron_core_are_those_of_transformers(kind, family, model, tmp_path: Path) -> None:
+    import torch
+    import transformers
+
+    convert_checkpoint(
+        DATA / f"megatron_dist_{kind}", tmp_path / "model.safetensors", family=family, target="torch", overwrite=True
+    )
+    sizes = {"vocab_size": 16, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 4}
+    sizes |= {"num_key_value_heads": 2, "intermediate_size": 12, "tie_word_embeddings": False, "rms_norm_eps": 1e-6}
+    more = {"head_dim": 2} if kind == "dense" else {}
+    if kind == "experts":
+        more = {"head_dim": 2, "moe_intermediate_size": 12, "num_experts": 4, "num_experts_per_tok": 2}
+        more["norm_topk_prob"] = True
+    getattr(transformers, f"{model}Config")(**sizes, **more).save_pretrained(tmp_path)
+    read, said = getattr(transformers, f"{model}ForCausalLM").from_pretrained(tmp_path, output_loading_info=True)
+    assert not said["missing_keys"]
+    assert not said["unexpected_keys"]
+    recorded = np.load(DATA / f"megatron_dist_{kind}.npz")
+    with torch.no_grad():
+        logits = read.eval()(torch.tensor(recorded["tokens"])).logits.numpy()
+    assert np.allclose(logits, recorded["logits"], rtol=1e-4, atol=1e-4)  # float32, of size 10
+
+
+def test_names_of_the_family_stay_where_they_are_to_be_written(tmp_path: Path) -> None:
+    record = convert_checkpoint(DATA / "megatron_dist_dense", tmp_path / "net.ckpt", family="mcore-qwen3")
+    assert "decoder.layers.1.self_attention.linear_k.weight" in {tensor.target for tensor in record.tensors}
+    assert any("4 parameters held several" in warning for warning in record.warnings)
+    with pytest.raises(MapError, match=r"q_layernorm"):
+        convert_checkpoint(DATA / "megatron_dist_dense", tmp_path / "other.ckpt", family="mcore-llama")
+    ranks = convert_checkpoint(DATA / "megatron_dense", tmp_path / "hf.pth", family="mcore-llama")
+    assert "model.layers.3.self_attn.v_proj.bias" in {tensor.target for tensor in ranks.tensors}
+
+
+def test_a_fused_layer_is_not_taken_apart_by_a_guess(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(DATA / "megatron_dist_dense" / "iter_0000003", tmp_path / "iter"))
+    write_arguments(folder / "common.pt", num_attention_heads=6, num_query_groups=2, group_query_attention=True)
+    with pytest.raises(UsageError, match=r"16 rows are not those of 6 heads of queries in 2 groups"):
+        convert_checkpoint(folder, tmp_path / "net.pth", family="mcore-qwen3")
+    write_arguments(folder / "common.pt", hidden_size=8)
+    with pytest.raises(UsageError, match=r"2 parameters cannot be taken apart") as error:
+        convert_checkpoint(folder, tmp_path / "net.pth", family="mcore-qwen3")
+    assert "common.pt" in str(error.value.hint)
+    (folder / "common.pt").unlink()
+    assert "decoder.layers.mlp.linear_fc2.weight" in open_checkpoint(folder).tensors  # not Megatron's: as it is saved
+
+
+def write_arguments(path: Path, **arguments: int) -> None:
+    with path.open("wb") as stream:
+        TORCH_ZIP.write_tree(stream, {"args": arguments, "iteration": 3})

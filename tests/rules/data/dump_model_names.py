@@ -4,7 +4,9 @@ python dump_model_names.py    with torch 2.13.0 (CPU), mindspore 2.10.0, torchvi
 transformers 4.57.1, mindcv 0.3.0 and mindone 0.5.0 installed, then
 python dump_model_names.py --newer    with transformers 5.23.0 adds its names of vision models, and
 python dump_model_names.py --large    with transformers 4.57.1, diffusers 0.35.2, mindone 0.5.0 and mindformers 1.3.2
-those of large models, with few layers and small widths.
+those of large models, with few layers and small widths, and
+python dump_model_names.py --more    with the packages of --large, open_clip_torch 3.3.0 and megatron-core 0.16.1 those
+of OpenAI's CLIP, also in MindSpore Transformers, and of GPTs of Megatron.
 The file records the versions that it saw.
 """
 
@@ -79,7 +81,7 @@ LARGE = (
     ("WhisperConfig", SPEECH, ("WhisperModel", "WhisperForConditionalGeneration")),
     ("CLIPConfig", {"text_config": TEXT, "vision_config": IMAGE, "projection_dim": 24}, ("CLIPModel",)),
 )
-NOT_IN_MINDONE = ("DeepseekV3ForCausalLM", "Glm4MoeForCausalLM")  # the latter keeps a learned bias as no parameter
+NOT_IN_MINDONE = ("DeepseekV3ForCausalLM",)
 UNET = {
     "sample_size": 8, "in_channels": 4, "out_channels": 4, "block_out_channels": (32, 64, 64), "layers_per_block": 2,
     "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
@@ -187,6 +189,56 @@ def add_large() -> None:
     write(document)
 
 
+def add_more() -> None:
+    document = json.loads(gzip.decompress(FILE.read_bytes()))
+    document["models"] |= dict(megatron_models())
+    document["versions"]["megatron-core"] = version("megatron-core")
+    write(document)
+
+
+def megatron_models():
+    """GPTs of Megatron, each layer by itself: of linear_qkv queries, keys and values, of linear_fc1 gate and values."""
+    import torch
+    import torch.distributed as dist
+
+    store = dist.HashStore()
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    torch.cuda.current_device = lambda: "cpu"
+    from megatron.core import parallel_state
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+    from megatron.core.models.gpt.gpt_model import GPTModel
+    from megatron.core.transformer.transformer_config import TransformerConfig
+
+    parallel_state.initialize_model_parallel()
+    kinds = {"LlamaForCausalLM": {}, "Qwen2ForCausalLM": {"add_qkv_bias": True}}
+    kinds["MixtralForCausalLM"] = {"num_moe_experts": 4, "moe_token_dispatcher_type": "allgather"}
+    for name, more in kinds.items():
+        config = TransformerConfig(
+            num_layers=2, hidden_size=32, num_attention_heads=4, num_query_groups=2, ffn_hidden_size=64,
+            gated_linear_unit=True, activation_func=torch.nn.functional.silu, add_bias_linear=False,
+            use_cpu_initialization=True, normalization="RMSNorm", bias_dropout_fusion=False, **more,
+        )  # fmt: skip
+        spec = get_gpt_layer_local_spec(num_experts=config.num_moe_experts, normalization="RMSNorm")
+        options = {"position_embedding_type": "rope", "share_embeddings_and_output_weights": False}
+        model = GPTModel(config, spec, vocab_size=99, max_sequence_length=16, **options)
+        yield f"megatron-core {name}", dict(taken_apart(model, heads=4, groups=2))
+
+
+def taken_apart(model, heads, groups):
+    for name, value in model.state_dict().items():
+        if value is None or name.endswith("_extra_state"):
+            continue
+        rows, *rest = value.shape
+        name, width = name.replace(".local_experts.", "."), rows // (heads + 2 * groups)
+        if ".linear_qkv." in name:
+            for layer, count in (("q", heads), ("k", groups), ("v", groups)):
+                yield name.replace("linear_qkv", f"linear_{layer}"), [count * width, *rest]
+        elif ".linear_fc1." in name:
+            yield from ((name.replace("linear_fc1", layer), [rows // 2, *rest]) for layer in ("gating", "hidden"))
+        else:
+            yield name, [rows, *rest]
+
+
 def core_names(names):
     found = {}
     for name, shape in names.items():
@@ -247,5 +299,6 @@ def mindspore_names(net):
 
 
 if __name__ == "__main__":
-    add_newer() if "--newer" in sys.argv else add_large() if "--large" in sys.argv else main()
+    kinds = {"--newer": add_newer, "--large": add_large, "--more": add_more}
+    kinds.get(sys.argv[-1], main)()
     os._exit(0)  # MindSpore prints a traceback a cell at exit
