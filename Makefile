@@ -15,7 +15,7 @@ WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 ISA := ONEDNN_MAX_CPU_ISA=AVX2
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo has-mindspore test check lint fuzz format clean
+.PHONY: help install demo has-mindspore test check lint docs fuzz format clean
 
 help:  ## print the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -46,6 +46,12 @@ lint: install  ## format, lint, types, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs:  ## the documentation as a site with search, in build/site (in an environment of its own, build/docs)
+	$(PYTHON) -m venv build/docs
+	build/docs/bin/python -m pip install --quiet --disable-pip-version-check "mkdocs-material>=9.5,<10" jieba
+	build/docs/bin/python docs/make_site.py
+	NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --strict --quiet
 
 fuzz: install  ## attack every reader of files, FUZZ_SECONDS (60) each; Python 3.11 or newer
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[fuzz]"

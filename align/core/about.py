@@ -13,7 +13,7 @@ from align.core.thresholds import ARGUMENTS_SHOWN
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 RUN_FOLDER = "align-run"  # where `align run` writes by default
 
 PACKAGE = Path(__file__).parents[1]
