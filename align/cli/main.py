@@ -248,7 +248,9 @@ def internal_error(kind: type[BaseException], error: BaseException, trace: Trace
     """What is said of a fault of mindalign itself."""
     import traceback
 
-    if issubclass(kind, MemoryError):
+    from align.models.user_code import is_out_of_memory
+
+    if is_out_of_memory(error):
         return CannotRunError.of("memory_error.all")
     place = traceback.extract_tb(trace)[-1].name
     return CannotRunError.of("error.of_mindalign", place=place, kind=kind.__name__, error=str(error))

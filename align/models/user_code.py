@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import sys
 from collections import OrderedDict
 from contextlib import contextmanager
@@ -225,10 +226,24 @@ def run_user_code(code: Callable[[], T], failed: Callable[[BaseException], Align
             return code()
     except AlignError:
         raise
-    except MemoryError as error:  # of our own sinks too, which the code calls
-        raise CannotRunError.of("memory_error.all") from error
     except (Exception, SystemExit) as error:
+        if is_out_of_memory(error):  # of our own sinks too, which the code calls
+            raise CannotRunError.of("memory_error.all") from error
         raise failed(error) from error
+
+
+# torch and MindSpore raise RuntimeError where their allocators find no memory: torch of the processor
+# ("DefaultCPUAllocator: can't allocate memory"; on Windows "not enough memory"), of a GPU ("CUDA out of memory") and of
+# an NPU ("NPU out of memory"), MindSpore ("Allocate memory failed", "Memory not enough"), onnxruntime its arena.
+_NO_MEMORY = re.compile(
+    r"DefaultCPUAllocator: |\b(?:CUDA|NPU|HIP|XPU) out of memory|^Allocate memory failed|Memory not enough"
+    r"|Failed to allocate memory for requested buffer"
+)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell whether an error of Python or of a framework says that there is no memory left."""
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error))))
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from align.core.memory import Forecast, Needs, available_bytes, refuse_beyond, u
 from align.core.thresholds import LARGE_MODELS_BYTES
 from align.errors import CannotRunError
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.user_code import run_user_code
 
 HELD = "import numpy, resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 32, 1 << 32))"
 
@@ -68,3 +69,12 @@ def test_memory_that_ends_in_a_run_is_told_as_such() -> None:
     given = {"x": np.ones((4, 3), np.float32)}
     with pytest.raises(CannotRunError, match="there is no memory left"):
         align.compare_forward(ArrayModel((layer,)), ArrayModel((layer,)), inputs=given)
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize(
+    "code", ["import torch; torch.empty(1 << 46)", "import mindspore; mindspore.ops.zeros((1 << 46,)).asnumpy()"]
+)
+def test_a_framework_that_finds_no_memory_is_told_as_such(code: str) -> None:
+    with pytest.raises(CannotRunError, match="there is no memory left"):
+        run_user_code(lambda: exec(code), lambda error: CannotRunError(str(error)))
