@@ -73,6 +73,7 @@ MODELS = [
     ("mcore-mixtral", "transformers MixtralForCausalLM", "megatron-core MixtralForCausalLM"),
     ("mf-llama", "transformers LlamaForCausalLM", "mindformers LlamaForCausalLM"),
     ("mf-llama", "transformers Qwen2ForCausalLM", "mindformers LlamaForCausalLM with biases"),
+    ("mf-clip", "open_clip CLIP", "mindformers CLIPModel"),
     ("mf-whisper", "transformers WhisperForConditionalGeneration", "mindformers WhisperForConditionalGeneration"),
     ("mf-glm4", "THUDM glm-4-9b", "mindformers ChatGLM2ForConditionalGeneration"),
     ("hf5-swin", "transformers5 swin_tiny", "mindcv swin_tiny"),

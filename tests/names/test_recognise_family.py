@@ -21,7 +21,7 @@ def models():
     return json.loads(gzip.decompress(DATA.read_bytes()))["models"]
 
 
-PORTS = ("mindcv", "mindone", "mindformers", "mindformers-core")
+PORTS = ("mindcv", "mindone", "mindformers", "mindformers-core", "megatron-core")
 TORCH = [name for name in models() if name.partition(" ")[0] not in PORTS]
 EXPECTED = {
     "timm seresnet50": ["timm-seresnet"],
@@ -49,6 +49,7 @@ EXPECTED = {
     "transformers Glm4MoeForCausalLM": ["hf-glm4-moe", "mcore-glm4-moe"],
     "transformers WhisperModel": ["hf-whisper", "mf-whisper"],
     "transformers CLIPModel": ["hf-clip"],
+    "open_clip CLIP": ["mf-clip"],
     "diffusers UNet2DConditionModel": ["hf-sdxl-unet"],
     "THUDM glm-4-9b": ["mf-glm4"],
     "transformers GPT2Model": ["hf-gpt2"],

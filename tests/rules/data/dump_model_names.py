@@ -191,9 +191,32 @@ def add_large() -> None:
 
 def add_more() -> None:
     document = json.loads(gzip.decompress(FILE.read_bytes()))
-    document["models"] |= dict(megatron_models())
-    document["versions"]["megatron-core"] = version("megatron-core")
+    document["models"] |= {**dict(clip_models()), **dict(megatron_models())}
+    document["versions"] |= {name: version(name) for name in ("megatron-core", "open_clip_torch")}
     write(document)
+
+
+def clip_models():
+    """OpenAI's CLIP, with the names of its files, as open_clip and MindSpore Transformers build it."""
+    import torch
+
+    library = torch.library.Library("torchvision", "DEF")
+    for op in ("nms", "qnms"):
+        library.define(op + "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    from open_clip.model import CLIP
+
+    image = {"layers": 2, "width": 32, "head_width": 8, "patch_size": 8, "image_size": 16}
+    text = {"context_length": 16, "vocab_size": 99, "width": 32, "heads": 4, "layers": 2}
+    yield "open_clip CLIP", torch_names(CLIP(embed_dim=24, vision_cfg=image, text_cfg=text, quick_gelu=True))
+    allow_mindformers()
+    from mindformers.models.clip import CLIPConfig, CLIPModel, CLIPTextConfig, CLIPVisionConfig
+
+    words = CLIPTextConfig(hidden_size=32, vocab_size=99, max_position_embeddings=16, num_hidden_layers=2)
+    seen = CLIPVisionConfig(hidden_size=32, num_hidden_layers=2, image_size=16, patch_size=8, num_attention_heads=4)
+    yield (
+        "mindformers CLIPModel",
+        mindspore_names(CLIPModel(CLIPConfig(text_config=words, vision_config=seen, projection_dim=24))),
+    )
 
 
 def megatron_models():
@@ -248,14 +271,19 @@ def core_names(names):
     return found
 
 
-def mindformers_models():
+def allow_mindformers() -> None:
+    """Put back what mindformers 1.3.2 imports and MindSpore has removed since."""
     import types
 
     import mindspore.dataset.transforms as transforms
 
-    removed = types.ModuleType("mindspore.dataset.transforms.py_transforms")  # by MindSpore, after this release
+    removed = types.ModuleType("mindspore.dataset.transforms.py_transforms")
     removed.PyTensorOperation = object
     sys.modules[removed.__name__] = transforms.py_transforms = removed
+
+
+def mindformers_models():
+    allow_mindformers()
     from mindformers import ChatGLM2Config, ChatGLM2ForConditionalGeneration, LlamaConfig, LlamaForCausalLM
     from mindformers.models.whisper import WhisperConfig, WhisperForConditionalGeneration
 
