@@ -68,6 +68,7 @@ MODELS = [
     ("mcore-deepseek-v3", "transformers DeepseekV3ForCausalLM", "mindformers-core DeepseekV3ForCausalLM"),
     ("mcore-glm4", "transformers Glm4ForCausalLM", "mindformers-core Glm4ForCausalLM"),
     ("mcore-glm4-moe", "transformers Glm4MoeForCausalLM", "mindformers-core Glm4MoeForCausalLM"),
+    ("mcore-glm4-moe", "transformers Glm4MoeForCausalLM", "megatron-core Glm4MoeForCausalLM"),
     ("mcore-llama", "transformers LlamaForCausalLM", "megatron-core LlamaForCausalLM"),
     ("mcore-llama", "transformers Qwen2ForCausalLM", "megatron-core Qwen2ForCausalLM"),
     ("mcore-mixtral", "transformers MixtralForCausalLM", "megatron-core MixtralForCausalLM"),

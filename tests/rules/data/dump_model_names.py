@@ -228,13 +228,17 @@ def megatron_models():
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
     torch.cuda.current_device = lambda: "cpu"
     from megatron.core import parallel_state
-    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec, get_gpt_layer_local_spec
     from megatron.core.models.gpt.gpt_model import GPTModel
     from megatron.core.transformer.transformer_config import TransformerConfig
 
     parallel_state.initialize_model_parallel()
     kinds = {"LlamaForCausalLM": {}, "Qwen2ForCausalLM": {"add_qkv_bias": True}}
     kinds["MixtralForCausalLM"] = {"num_moe_experts": 4, "moe_token_dispatcher_type": "allgather"}
+    kinds["Glm4MoeForCausalLM"] = kinds["MixtralForCausalLM"] | {
+        "moe_layer_freq": [0, 1], "moe_ffn_hidden_size": 16, "moe_shared_expert_intermediate_size": 16,
+        "moe_router_score_function": "sigmoid", "moe_router_enable_expert_bias": True, "qk_layernorm": True,
+    }  # fmt: skip
     for name, more in kinds.items():
         config = TransformerConfig(
             num_layers=2, hidden_size=32, num_attention_heads=4, num_query_groups=2, ffn_hidden_size=64,
@@ -242,6 +246,8 @@ def megatron_models():
             use_cpu_initialization=True, normalization="RMSNorm", bias_dropout_fusion=False, **more,
         )  # fmt: skip
         spec = get_gpt_layer_local_spec(num_experts=config.num_moe_experts, normalization="RMSNorm")
+        if "moe_layer_freq" in more:
+            spec = get_gpt_decoder_block_spec(config, use_transformer_engine=False, normalization="RMSNorm")
         options = {"position_embedding_type": "rope", "share_embeddings_and_output_weights": False}
         model = GPTModel(config, spec, vocab_size=99, max_sequence_length=16, **options)
         yield f"megatron-core {name}", dict(taken_apart(model, heads=4, groups=2))
