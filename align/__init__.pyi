@@ -84,6 +84,8 @@ from align.report.write_report import ReportPaths as ReportPaths
 from align.report.write_report import write_report as write_report
 from align.scan.scan_model import ScanResult as ScanResult
 from align.scan.scan_model import scan_model as scan_model
+from align.tokens.compare_tokens import TokenComparison as TokenComparison
+from align.tokens.compare_tokens import compare_tokens as compare_tokens
 from align.traces.capture_trace import capture_trace as capture_trace
 from align.traces.open_trace import TraceSummary as TraceSummary
 from align.traces.open_trace import show_trace as show_trace

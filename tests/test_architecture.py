@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "align"
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 ROOMS = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
-MOST_ROOMS, MOST_MODULES = 26, 25
+MOST_ROOMS, MOST_MODULES = 27, 25
 MOST_PROSE, MOST_LINES = 8, 650
 MOST_IMPORTS = 0.06  # of all lines; 10 % where each thought had a file of its own
 # A reader who wants to know what a call does has as many files to open; comparable tools: 15 to 60.

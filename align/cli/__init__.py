@@ -2,5 +2,5 @@
 
 Offers the program `align`. What a command needs is imported when it runs, so that help is quick. Uses advice,
 batch, checkpoints, convert, core, curves, data, evaluation, fixes, forward, hyperparameters, lint, loops, memory,
-models, names, report, rules, runs, scan, traces, training, words.
+models, names, report, rules, runs, scan, tokens, traces, training, words.
 """

@@ -289,6 +289,53 @@ def generate_command(  # noqa: PLR0913 - one parameter an option
     return finish(result, sources, run, json, show_all=show_all)
 
 
+# `align tokens`: log-probabilities that two engines or trainers give to the same tokens.
+
+_TOKENS = "A file with log-probabilities of an engine or a trainer, or a model, as `file.py:function`"
+
+
+def tokens_command(  # noqa: PLR0913 - one parameter an option
+    first: Annotated[str, typer.Argument(metavar="A", help=f"{_TOKENS}.")],
+    second: Annotated[str | None, typer.Argument(metavar="[B]", help="The same for the other side.")] = None,
+    inputs: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Token lists for a model, if the other side has none.")
+    ] = None,
+    dtype: Annotated[
+        str, typer.Option(metavar="DTYPE", help="Precision of both sides, for the limits: float32, bfloat16, float16.")
+    ] = "bfloat16",
+    reference_checkpoint: ReferenceCheckpointOption = None,
+    candidate_checkpoint: CandidateCheckpointOption = None,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="List every garbled text, and the tokens that differ most.")
+    ] = False,
+    run: RunOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Compare the log-probabilities that two engines or trainers give to the same tokens; name the cause.
+
+    Of one side alone, tell whether its text is garbled. Exit code 0: within the limits; 1: not, or garbled; 2: it could
+    not be compared.
+    """
+    from align.models.open_side import SideRequest
+    from align.tokens.compare_tokens import compare_tokens
+
+    checkpoints = reference_checkpoint, candidate_checkpoint
+    sides = [
+        SideRequest(side, checkpoint) if side is not None and checkpoint is not None else side
+        for side, checkpoint in zip((first, second), checkpoints, strict=True)
+    ]
+    with progress_bar() as progress:
+        result = compare_tokens(sides[0] or first, sides[1], inputs=inputs, dtype=dtype, progress=progress)
+    sources = {"reference": first, "candidate": second, "inputs": inputs}
+    made_from = {name: _file_or_text(source) for name, source in sources.items() if source is not None}
+    return finish(result, made_from, run, json, show_all=show_all)
+
+
+def _file_or_text(source: Path | str) -> Path | str:
+    """A file as a path, so that its hash is kept."""
+    return Path(source) if Path(source).is_file() else source
+
+
 # `align validate`: the same dataset and metric through both models, side by side.
 
 Function = Annotated[str | None, typer.Option(metavar="FUNCTION", help="The candidate's own, if it has one.")]

@@ -94,7 +94,7 @@ def _texts(given: object) -> Iterator[str]:
 GROUPS = {
     "begin": "init run fix report",
     "weights": "map convert diff inspect",
-    "forward": "forward lint bisect repro capture trace validate data generate",
+    "forward": "forward lint bisect repro capture trace validate data generate tokens",
     "training": "step ranks watch params initial check-determinism nonfinite memory hyperparameters",
     "curves": "loss advise",
     "devices": "doctor scan emulate export plugins schema",

@@ -494,6 +494,23 @@ def draw_memory_by_step(document: dict[str, Any]) -> Any | None:
     return figure
 
 
+def draw_difference_by_position(document: dict[str, Any]) -> Any | None:
+    """Draw mean and largest difference of log-probabilities of a `mindalign.tokens` document by range of positions."""
+    parts = [part for part in document["positions"] if part["mean"] is not None]
+    if len(parts) < 2:
+        return None
+    figure, (axes,) = new_axes(10, 2.6)
+    names = [part["name"] for part in parts]
+    for key, colour in (("mean", REFERENCE), ("largest", CANDIDATE)):
+        heights = [_finite(part[key]) for part in parts]
+        axes.plot(names, heights, color=colour, marker="o", label=say(f"tokens.{key}"))
+    axes.set_yscale("symlog", linthresh=1e-6)  # equal values are 0
+    axes.set_xlabel(say("tokens.positions"))
+    axes.set_title(say("plot.difference_by_position_title"))
+    axes.legend()
+    return figure
+
+
 PLOTS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
     "coverage": ("map", draw_map_coverage),
     "difference_histogram": ("forward", draw_difference_histogram),
@@ -506,6 +523,7 @@ PLOTS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
     "departing_figures": ("watch", draw_departing_figures),
     "memory_by_phase": ("memory", draw_memory_by_phase),
     "memory_by_step": ("memory", draw_memory_by_step),
+    "difference_by_position": ("tokens", draw_difference_by_position),
     "layers_by_rank": ("batch", draw_layers_by_rank),
     "steps_by_rank": ("batch", draw_steps_by_rank),
     "step_parts": ("advise", draw_step_parts),

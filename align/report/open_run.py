@@ -400,6 +400,7 @@ ROWS = {
     "samples": ("samples",),
     "scale": ("steps",),
     "switches": ("switches",),
+    "tokens": ("positions",),
     "trace": ("calls", "outputs"),
     "training": ("layers",),
     "updates": ("tensors",),

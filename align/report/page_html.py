@@ -289,6 +289,7 @@ PLOTS = {
     "data": ("samples",),
     "watch": ("departures_by_step", "departing_figures"),
     "memory": ("memory_by_phase", "memory_by_step"),
+    "tokens": ("difference_by_position",),
     "batch": ("layers_by_rank", "steps_by_rank"),
     "advise": ("step_parts",),
 }

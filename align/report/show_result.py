@@ -52,6 +52,7 @@ KINDS = {
     "outputs": "batch data generate validate",
     "steps": "params step steps updates",
     "memory": "memory followed",
+    "tokens": "tokens",
     "training": "determinism initial nonfinite precision ranks samples training watch watched",
 }
 MODULES = {kind: f"align.report.kinds.{module}" for module, kinds in KINDS.items() for kind in kinds.split()}

@@ -257,6 +257,10 @@ Choice: differences below 1e-3 are rounding, and faintest."""
 
 # memory
 
+GARBLED_SHOWN: Final = 12
+"""So many garbled texts are listed, unless all are asked for.
+Choice: half a screen; what makes one text garbled mostly makes all of them so."""
+
 MEMORY_LAYERS_SHOWN: Final = 25
 """So many layers are listed of a step's memory, those that take most, unless all are asked for.
 Choice: a screen; the rest is counted."""

@@ -48,6 +48,7 @@ KINDS = (
     "data",
     "validate",
     "generate",
+    "tokens",
     *BEFORE_STEP,
     "step",
     "samples",
