@@ -51,7 +51,7 @@ class RunView:
     @speaking()
     def summary(self) -> Shown:
         """Show every rung with its verdict; a rung that was not run is shown as such."""
-        style = f"<style>{read_template('report.css')}</style>"
+        style = f"<style>{read_template('result.css')}</style>"
         blocks = summary_blocks(in_words(to_json_data(summarize_run(self.folder.path)), spoken()))
         note = [Lines("", (font_note(),), "quiet")] if font_note() else []
         return Shown((*blocks, *note), head=style)

@@ -29,6 +29,7 @@ from align.core.protocols import silent
 from align.errors import FrameworkMissingError, ReportError, UsageError
 from align.names.user_rules import ELLIPSIS
 from align.report.blocks import as_float, format_number
+from align.report.draw_plot import PLOTS
 from align.report.judged_run import judged_run, rung_title
 from align.report.kinds.ladder import FAULTY, culprit_lines, folded_culprits, next_steps, remedy_lines, rung_reason
 from align.report.open_run import read_template, summarize_run
@@ -111,10 +112,32 @@ def _executed(folder: Path, progress: Progress) -> Any:
     import nbformat
 
     notebook = nbformat.reads(read_template("report_template.ipynb"), as_version=4)
+    notebook.cells = _filled_sections(notebook.cells, RunFolder.open(folder))
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = in_language(cell.source, reader_language())
     return execute_notebook(notebook, folder, progress)
+
+
+SHOWN_KINDS = re.compile(r"run\.(headline|details|plot|beside|frame)\((.*)\)")
+
+
+def _filled_sections(cells: Sequence[Any], folder: RunFolder) -> list[Any]:
+    """The cells of a report that have something to show in this folder, with the headings above them."""
+    kept: list[Any] = []
+    for cell in cells:
+        found = SHOWN_KINDS.search(cell.source) if cell.cell_type == "code" else None
+        names = re.findall(r'"(\w+)"', found[2]) if found else []
+        kinds = [PLOTS[name][0] for name in names] if found and found[1] == "plot" else names
+        if not kinds or any(folder.file(kind).is_file() or folder.unfinished(kind) for kind in kinds):
+            kept.append(cell)
+    following = [*kept[1:], None]
+    ends = (None, "markdown")
+    return [
+        cell
+        for cell, after in zip(kept, following, strict=True)
+        if cell.cell_type != "markdown" or (after and after.cell_type) not in ends
+    ]
 
 
 def _as_text(notebook: Any) -> str:

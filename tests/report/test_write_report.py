@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import nbformat
@@ -63,6 +64,7 @@ def executed_outputs(path):
 def test_a_real_kernel_executes_every_cell_without_a_word_on_stderr(reported):
     outputs = executed_outputs(reported.notebook)
     assert len(outputs) > 8
+    assert outputs.pop("parameters") == []
     for cell, own in outputs.items():
         assert [output.output_type for output in own] == ["execute_result"], cell
     assert "image/png" in outputs["forward-depth"][0].data
@@ -123,7 +125,7 @@ def test_nothing_but_the_three_files_is_left_in_the_run_folder(reported):
 def test_progress_is_told_cell_by_cell(noted):
     _, told = noted
     assert told[-1][1] == told[-1][2]
-    assert len(told) > 8
+    assert len(told) > 5
 
 
 def test_a_report_is_written_in_another_language_without_a_new_run(samples, tmp_path, monkeypatch):
@@ -255,6 +257,17 @@ BROKEN = """
 from align.cli.main import main
 raise SystemExit(main(["report", sys.argv[1]]))
 """
+
+
+def test_sections_without_a_result_are_left_out_and_the_folder_is_a_parameter(samples, tmp_path):
+    paths = write_report(samples.write_sample_run(tmp_path / "run", ("map",)), html=False)
+    cells = nbformat.read(paths.notebook, as_version=4).cells
+    shown = [cell.source.splitlines()[0] for cell in cells if cell.cell_type == "markdown"]
+    assert [line for line in shown if line.startswith(("## Forward", "## Training", "## Beside", "## Speed"))] == []
+    assert any(line.startswith("## Name map") for line in shown)
+    assert all(after.cell_type == "code" for cell, after in pairwise(cells) if cell.cell_type == "markdown")
+    (parameters,) = [cell for cell in cells if "parameters" in cell.metadata.get("tags", [])]
+    assert parameters.source.startswith('folder = "."')
 
 
 def test_a_failing_plot_changes_no_verdict(samples, tmp_path):
