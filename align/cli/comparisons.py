@@ -471,3 +471,42 @@ def batch_command(  # noqa: PLR0913 - one parameter an option
     from align.batch.read_job import read_job
 
     return run_job(read_job(job), (workers, memory, dask), run, json, show_all=show_all)
+
+
+# `align verify`: a card of a port held against the same run, made again.
+
+
+def verify_command(
+    card: Annotated[Path, typer.Argument(metavar="CARD", help="A card of `align report --card`.")],
+    project: Annotated[
+        Path | None, typer.Option("--project", help="Project file, by default the one that the card names.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--folder", metavar="DIR", help="Keep the results of the run in this folder.")
+    ] = None,
+    json: JsonOption = False,
+) -> int:
+    """Run what a card was made of again, and say what differs from what the card says.
+
+    Exit code 0: the card holds, whatever it says; 1: files have another content, or something came out otherwise; 2:
+    it could not be run.
+    """
+    import tempfile
+
+    from align.cli.project import announce, perform
+    from align.cli.shared import hand_over
+    from align.core.load_code import put_first
+    from align.report.card import read_card, verify_card
+    from align.runs.climb_ladder import Climb, climb_ladder
+    from align.runs.read_settings import find_settings
+
+    stated = read_card(card)
+    chosen = project or stated.project
+    settings = find_settings(chosen)
+    put_first(chosen.resolve().parent)
+    with tempfile.TemporaryDirectory(prefix="mindalign-") as scratch:
+        run = folder or Path(scratch)
+        climb_ladder(settings, run, perform, Climb(only=stated.rungs, keep_going=True), announce)
+        verification = verify_card(stated, chosen, run)
+    hand_over(verification, {"card": stated.file}, None, json)
+    return verification.exit_code

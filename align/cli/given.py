@@ -92,7 +92,7 @@ def _texts(given: object) -> Iterator[str]:
 
 # In the order of a port's way.
 GROUPS = {
-    "begin": "init run fix report",
+    "begin": "init run fix report verify",
     "weights": "map convert diff inspect",
     "forward": "forward lint bisect repro capture trace validate data generate tokens",
     "training": "step ranks watch params initial check-determinism nonfinite memory hyperparameters",

@@ -331,6 +331,9 @@ def report_command(  # noqa: PLR0913 - one parameter an option
         Path | None,
         typer.Option("--tensorboard", metavar="DIR", help="Write loss curves and verdicts for TensorBoard."),
     ] = None,
+    card: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write this card of the port, as .md and as .json.")
+    ] = None,
     json: JsonOption = False,
 ) -> int:
     """Write report.ipynb (executed), report.html and report.json into a run folder, or only the files asked for.
@@ -338,8 +341,8 @@ def report_command(  # noqa: PLR0913 - one parameter an option
     The exit code is that of the verdict over all rungs; in a folder of `align run` it is the same as there.
     """
     files = {"markdown": markdown, "junit": junit, "sarif": sarif, "tensorboard": tensorboard}
-    if any(files.values()):
-        return _export(run_folder, files, json=json)
+    if card is not None or any(files.values()):
+        return _export(run_folder, files, card, json=json)
     from align.cli.shared import progress_bar
     from align.core.verdicts import Outcome
     from align.report.write_report import INSTALL, write_report
@@ -369,11 +372,13 @@ def report_command(  # noqa: PLR0913 - one parameter an option
     return Outcome(summary["outcome"]).exit_code
 
 
-def _export(run_folder: Path, files: Mapping[str, Path | None], *, json: bool) -> int:
+def _export(run_folder: Path, files: Mapping[str, Path | None], card: Path | None, *, json: bool) -> int:
     """Write a run for other programs; nothing else is written."""
     from align.cli.shared import finish
+    from align.report.card import write_card
     from align.report.judged_run import judged_run
 
+    written = write_card(run_folder, card) if card is not None else ()
     _write_files(run_folder, files, quiet=True)
     ladder = judged_run(run_folder).ladder
     if json:
@@ -381,7 +386,7 @@ def _export(run_folder: Path, files: Mapping[str, Path | None], *, json: bool) -
     from align.report.show_result import print_verdict
 
     print_verdict(ladder.verdict)
-    for path in files.values():
+    for path in (*files.values(), *written):
         if path is not None:
             tell(say("told.written", names=[path]))
     return ladder.verdict.exit_code

@@ -47,7 +47,7 @@ KINDS = {
     "culprits": "fix",
     "curves": "iterations log loss scale",
     "forward": "forward power",
-    "ladder": "against baseline bisect emulate ladder",
+    "ladder": "against baseline bisect card emulate ladder verify",
     "names": "check map trace",
     "outputs": "batch data generate validate",
     "steps": "params step steps updates",

@@ -288,7 +288,7 @@ def as_markdown(run: JudgedRun, most: int = MARKDOWN_CHARACTERS) -> str:
     faulty = [rung for rung in run.rungs if rung.state in FAULTY]
     footer = say(
         "export.made",
-        folder=_code(run.folder.path.resolve().name),
+        folder=code_span(run.folder.path.resolve().name),
         created=f"{run.created:%Y-%m-%d %H:%M} UTC",
         version=__version__,
     )
@@ -304,17 +304,17 @@ def as_markdown(run: JudgedRun, most: int = MARKDOWN_CHARACTERS) -> str:
 
 def _verdict(run: JudgedRun) -> str:
     verdict = run.verdict
-    caveats = [_plain(say("verdict.caveats", caveats="; ".join(verdict.caveats)))] if verdict.caveats else []
+    caveats = [plain(say("verdict.caveats", caveats="; ".join(verdict.caveats)))] if verdict.caveats else []
     headline = say("export.headline", outcome=word("outcome", verdict.outcome.value))
-    return "\n\n".join([f"## {headline}", _plain(verdict.reason), *caveats])
+    return "\n\n".join([f"## {headline}", plain(verdict.reason), *caveats])
 
 
 def _ladder(rungs: Sequence[RungResult]) -> str:
     head = [say(f"ladder_table.{name}") for name in ("rung", "state", "reason")]
     rows = (
-        [_title(rung), f"{_mark(rung)}{word('rung_state', rung.state)}", _plain(rung_reason(rung))] for rung in rungs
+        [_title(rung), f"{_mark(rung)}{word('rung_state', rung.state)}", plain(rung_reason(rung))] for rung in rungs
     )
-    return _table(head, rows)
+    return markdown_table(head, rows)
 
 
 def _mark(rung: RungResult) -> str:
@@ -329,11 +329,11 @@ def _culprits(rung: RungResult) -> str:
         return ""
     columns = ("place", "cause", "line", "change")
     head = [say(f"export.{column}") for column in columns]
-    rows = [[_code(one.place), _plain(one.cause), _code(one.line), _code(one.change)] for one in culprits]
+    rows = [[code_span(one.place), plain(one.cause), code_span(one.line), code_span(one.change)] for one in culprits]
     rest = len(rows) - SHORT_TABLE_ROWS
     more = "\n\n" + say("ladder_table.more", count=format_number(rest)) if rest > 0 else ""
     title = say("export.at_fault", name=_title(rung))
-    return f"### {title}\n\n{_table(head, rows[:SHORT_TABLE_ROWS])}{more}"
+    return f"### {title}\n\n{markdown_table(head, rows[:SHORT_TABLE_ROWS])}{more}"
 
 
 def _remedy(rung: RungResult) -> str:
@@ -369,17 +369,18 @@ def _cut_lines(text: str, room: int) -> str:
     )
 
 
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+def markdown_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Rows of cells that are Markdown already as a table."""
     lines = [list(head)]
     lines += [["---"] * len(lines[0]), *map(list, rows)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def _title(rung: RungResult) -> str:
-    return _plain(rung_title(rung))
+    return plain(rung_title(rung))
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Text without any markup, in one line."""
     escaped = MARKUP.sub(r"\\\1", _short(text))
     return "".join(ENTITIES.get(char, char) for char in escaped)
@@ -388,10 +389,10 @@ def _plain(text: str) -> str:
 def _pasted(line: str) -> str:
     """A sentence, and what stands behind line breaks in it, which is to be pasted, as lines of code."""
     words, *pasted = line.split("\n")
-    return BREAK.join([_plain(words), *map(_code, pasted)])
+    return BREAK.join([plain(words), *map(code_span, pasted)])
 
 
-def _code(text: str) -> str:
+def code_span(text: str) -> str:
     """Text as code, in one line; in a table a bar is escaped even there."""
     if not text:
         return ""

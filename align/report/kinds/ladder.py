@@ -96,6 +96,28 @@ def baseline_blocks(document: dict[str, Any], **_options: bool) -> list[Block]:
     return [Table(say("ladder_table.title"), columns, tuple(rows)), verdict_block(document["verdict"])]
 
 
+def card_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
+    """Show a `mindalign.card` document: what a baseline would show of it, and what was not verified."""
+    lines = tuple(document["unverified"])
+    return [*baseline_blocks(document, show_all=show_all), Lines(say("card.unverified"), lines, "open")]
+
+
+def verify_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
+    """Show a `mindalign.verify` document: all that differs from the card, and whether it holds."""
+    groups = {"differs": document["differs"]} | {
+        name: [{"text": text, "line": ""} for text in document[name]] for name in ("files", "made", "versions")
+    }
+    breaking = ("differs", "files")
+    blocks: list[Block] = [
+        Lines(say(f"card.found_{name}"), _differences(found, show_all), "bad" if name in breaking else "open")
+        for name, found in groups.items()
+        if found
+    ]
+    fails = any(document[name] for name in breaking)
+    line = say("card.fails") if fails else say("card.holds", stated=document["stated"])
+    return [*blocks, Lines("", (line,), "bad" if fails else "good")]
+
+
 # What a reader does after a climb: the same again, go on with a rung, or name what one lacks.
 
 WAITING = ("stale", "not run")
