@@ -300,16 +300,16 @@ def verify_card(stated: StatedCard, project: Path, run_folder: Path) -> CardVeri
     comparison = compare_with_baseline(stated.file, stated.record, here.record, here.verdict)
     base = project.resolve().parent
     files = [name for name, mark in stated.record.files.items() if not _is_file_with(base / name, mark)]
-    now = {(one.kind, one.name): one.sha256 for one in here.sources}
-    other = [one for one in stated.sources if now.get((one.kind, one.name), one.sha256) != one.sha256]
-    arrays = [one.name for one in other if one.kind == "inputs"]
+    now = {(source.kind, source.name): source.sha256 for source in here.sources}
+    other = [source for source in stated.sources if now.get((source.kind, source.name), source.sha256) != source.sha256]
+    arrays = [source.name for source in other if source.kind == "inputs"]
     before, after = stated.record.versions, here.record.versions
     return CardVerification(
         card=str(stated.file),
         stated=stated.outcome,
         differs=(*comparison.new, *comparison.mended),
         files=(*files, *arrays),
-        made=tuple(one.name for one in other if one.made),
+        made=tuple(source.name for source in other if source.made),
         versions=tuple(
             sentence("card.other_version", name=name, was=before.get(name, ""), now=after.get(name, ""))
             for name in {**before, **after}
