@@ -21,6 +21,7 @@ from align.cli.comparisons import (
 )
 from align.cli.given import tell
 from align.cli.shared import (
+    LINES,
     AllLayersOption,
     BatchesOfStepsOption,
     BatchesOption,
@@ -31,6 +32,7 @@ from align.cli.shared import (
     CandidateInputsOption,
     CandidateModeOption,
     CheckpointOption,
+    FormOption,
     InputsOption,
     InputSpecsOption,
     JsonOption,
@@ -48,6 +50,7 @@ from align.cli.shared import (
     finish,
     hand_over,
     progress_bar,
+    require_form,
 )
 from align.words.catalogue import say
 
@@ -106,6 +109,7 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     ] = False,
     project: ProjectOption = None,
     run: RunOption = None,
+    form: FormOption = "table",
     json: JsonOption = False,
 ) -> int:
     """Run both models on the same fixed inputs; name the layers that are at fault, why, and what to change.
@@ -115,6 +119,8 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     """
     from align.runs.read_settings import AskedInputs, batches_source, compare_models, read_settings
 
+    require_form(form)
+    show: dict[str, Any] = {"show_all": show_all, "as_lines": form == LINES}
     of_sides: dict[str, Any] = {
         "reference_checkpoint": reference_checkpoint,
         "candidate_checkpoint": candidate_checkpoint,
@@ -143,13 +149,13 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     needless = (inputs, input_specs, candidate_inputs, *looks.values(), *of_sides.values())
     models = str(settings.reference.model), str(settings.candidate.model)
     if folders := compared_folders(models, settings.map, allowances, partial=partial, needless=needless):
-        return finish(*folders, run, json, show_all=show_all)
+        return finish(*folders, run, json, **show)
     looks |= {"memory_check": not any_memory, "announce": _tell_needs}
     asked = AskedInputs(batches_source(inputs, input_specs, settings), input_specs or (), seed, candidate_inputs or ())
     with progress_bar() as progress:
         how = {**looks, "power": not no_power, "switches": switches, "allowances": allowances, "progress": progress}
         result, sources = compare_models(settings, asked, run, **how)
-    return finish(result, sources, run, json, show_all=show_all)
+    return finish(result, sources, run, json, **show)
 
 
 def _tell_needs(needs: Needs) -> None:

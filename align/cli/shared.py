@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 from align.cli.given import print_json, speaks_only_first, tell
+from align.errors import UsageError
 from align.words.catalogue import say
 
 if TYPE_CHECKING:
@@ -115,14 +116,34 @@ RunOption = Annotated[
 ]
 
 
-def finish(result: JudgedResult, made_from: Sources, run: Path | None, json: bool, *, show_all: bool = False) -> int:
-    """Hand a result over and return the exit code of its verdict."""
-    hand_over(result, made_from, run, json, show_all=show_all)
+LINES = "lines"
+FORMS = (LINES, "table")
+FormOption = Annotated[
+    str,
+    typer.Option("--format", metavar="lines|table", help="As tables, or a line for each fault with its place first."),
+]
+
+
+def require_form(form: str) -> None:
+    """Raise UsageError for a form of printing that there is not."""
+    if form not in FORMS:
+        raise UsageError.of("cli_usage.no_form", form=form, known=[*FORMS])
+
+
+def finish(result: JudgedResult, made_from: Sources, run: Path | None, json: bool, **show: bool) -> int:
+    """Hand a result over, shown as `hand_over` does, and return the exit code of its verdict."""
+    hand_over(result, made_from, run, json, **show)
     return result.verdict.exit_code
 
 
 def hand_over(
-    result: Result, made_from: Sources, run: Path | None, json: bool, *, show_all: bool = False
+    result: Result,
+    made_from: Sources,
+    run: Path | None,
+    json: bool,
+    *,
+    show_all: bool = False,
+    as_lines: bool = False,
 ) -> dict[str, Any]:
     """Write the result into the run folder if one is given, and print it, as a document or for the eye.
 
@@ -138,8 +159,11 @@ def hand_over(
     if json:
         print_json(json_text(document))
         return document
-    from align.report.show_result import print_result
+    from align.report.show_result import print_lines, print_result
 
+    if as_lines:
+        print_lines(document)
+        return document
     print_result(document, show_all=show_all, only_first=speaks_only_first())
     if written is not None:
         tell(say("told.written", names=[written]))

@@ -6,15 +6,16 @@ run does not come to a comparison, everything is put back.
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
 import shlex
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from align.core.documents import kept_sentence, kept_sentences, own_fields, parse_toml
+from align.core.documents import kept_sentence, kept_sentences, own_fields, parse_toml, to_json_data
 from align.core.load_code import file_models, put_first
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import CannotRunError, UsageError
@@ -29,10 +30,11 @@ from align.fixes.plan_changes import (
     put_back,
     refuse_edited,
 )
-from align.fixes.plan_edits import decoded, encoded, plan_edits
+from align.fixes.plan_edits import decoded, encoded, ends, plan_edits
 from align.forward.forward_result import Culprit, FunctionFault
 from align.models.function_source import CodeChange
 from align.models.open_side import open_side
+from align.models.source_lines import construction_of
 from align.runs.climb_ladder import is_unchanged
 from align.runs.run_folder import RunFolder
 from align.runs.rung import RungResult, shown
@@ -70,13 +72,19 @@ class PlannedFix:
 def plan_fix(job: FixJob, execute: Callable[[Sequence[str]], Executed]) -> PlannedFix:
     """Compare if need be, build the port, and plan the changes; nothing is changed.
 
-    `execute` runs one command line, without the word `align`. Raises UsageError for a port without source, and
+    Where no comparison can be made since the port's framework does not see some of its layers, these changes are
+    planned. `execute` runs one command line, without the word `align`. Raises UsageError for a port without source, and
     CannotRunError where the comparison comes to no end.
     """
-    document = forward_document(job, execute)
-    culprits = [one for one in read_culprits(document) if one.sureness == CONFIRMED]
     if job.candidate.overlay is not None:
         put_first(job.candidate.overlay)
+    try:
+        document = forward_document(job, execute)
+    except CannotRunError:
+        document = unseen_layers_document(job)
+        if not document:
+            raise
+    culprits = [one for one in read_culprits(document) if one.sureness == CONFIRMED]
     model = open_side(str(job.candidate.model)).model if culprits else None
     changes = plan_changes(plan_edits(culprits, model, job.checkpoint), job)
     return PlannedFix(job, document, changes, _planned(job, document, changes))
@@ -90,11 +98,11 @@ def apply_fix(fix: PlannedFix, run_again: Callable[[Sequence[str], Path | None],
     """
     job, folder = fix.job, RunFolder(fix.job.run)
     changes = [*fix.changes.changes, *_project_change(fix)]
-    ladder, written = folder.read("ladder"), folder.written("forward")
+    ladder, written = folder.read("ladder"), folder.written(_aim(fix))
     backup = apply_changes(changes, job.run.absolute(), job.overlay)
     try:
         done = run_again(job.again, job.overlay if job.overlay.is_dir() else None)
-        if folder.written("forward") == written:
+        if folder.written(_aim(fix)) == written:
             raise _put_back_error(done, folder)
         result = _applied(fix, backup, ladder)
     except BaseException as error:
@@ -102,6 +110,12 @@ def apply_fix(fix: PlannedFix, run_again: Callable[[Sequence[str], Path | None],
             raise CannotRunError.of("fix_usage.edited_during_run", names=edited, folder=backup.folder) from error
         raise
     return result
+
+
+def _aim(fix: PlannedFix) -> str:
+    """The result that the run after a fix has to make: the comparison, or the map that could not be made before."""
+    is_unseen = any(culprit["cause"] == UNSEEN for culprit in fix.before["culprits"])
+    return "map" if is_unseen else "forward"
 
 
 def undo_fix(job: FixJob) -> FixResult:
@@ -220,7 +234,7 @@ def _again(job: FixJob) -> str:
 
 # The faults of a port as a forward comparison in a run folder tells them, made anew where it no longer holds.
 
-CONFIRMED = "confirmed"
+CONFIRMED: Final = "confirmed"
 
 
 def forward_document(job: FixJob, execute: Callable[[Sequence[str]], Executed]) -> Document:
@@ -235,6 +249,63 @@ def forward_document(job: FixJob, execute: Callable[[Sequence[str]], Executed]) 
     if document is None or folder.written("forward") == before:
         raise not_compared(done, folder)
     return document
+
+
+# Layers in a plain list, which the port's framework does not see: the rung `parameters` fails by them, before anything
+# can be compared. What it proposes is written around the expression that makes the list.
+
+UNSEEN = "unregistered-layers"  # the id of this cause
+PLACEHOLDERS = ("[...]", "{...}")  # of the list itself, in what is proposed
+
+
+def unseen_layers_document(job: FixJob) -> Document:
+    """What the last map of a run folder says of layers that are not seen, as a comparison does; {} where it is another.
+
+    That is so only where the rung `parameters` failed by them.
+    """
+    folder = RunFolder(job.run)
+    ladder, last_map = folder.read("ladder"), folder.read("map")
+    failed = [rung.name for rung in map(RungResult.read, (ladder or {"rungs": []})["rungs"]) if rung.state == "failed"]
+    unseen = [one for one in (last_map or {}).get("unregistered", []) if one["container"]]
+    if last_map is None or not unseen or "parameters" not in failed:
+        return {}
+    model = open_side(str(job.candidate.model)).model
+    culprits = [culprit for facts in unseen if (culprit := _unseen_layers(model, facts))]
+    sides = {"reference": last_map["name_map"]["source"], "candidate": last_map["name_map"]["target"]}
+    return (
+        {**sides, "culprits": to_json_data(culprits), "layers": [], "verdict": last_map["verdict"]} if culprits else {}
+    )
+
+
+def _unseen_layers(model: Any, facts: Mapping[str, Any]) -> Culprit | None:
+    """A list of layers as a culprit, with the expression that makes it put into the framework's own list."""
+    construction = construction_of(model, facts["path"])
+    if construction is None:
+        return None
+    source, node = construction.source, construction.node
+    text = decoded(Path(source.file).read_bytes())
+    before = text[slice(*ends(text, node))]
+    own_list = next((facts["change"].replace(one, before) for one in PLACEHOLDERS if one in facts["change"]), "")
+    name = imported_as(ast.parse(text), str(facts["framework"]))
+    if not name or not own_list:
+        return None
+    code = CodeChange(source.file, node.lineno, node.col_offset, before, own_list.replace("nn.", f"{name}.", 1))
+    return Culprit(
+        "", facts["path"], "", facts["container"], 0, "code", 0.0, UNSEEN, CONFIRMED,
+        change=facts["change"], line=facts["line"], code=code,
+    )  # fmt: skip
+
+
+def imported_as(tree: ast.Module, framework: str) -> str:
+    """What a module calls the layers of a framework: `nn`, or `ms.nn`; "" where it imports neither."""
+    imports = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    names = {
+        f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name: alias.asname or alias.name
+        for node in imports
+        for alias in node.names
+    }
+    whole = names.get(framework, "")
+    return names.get(f"{framework}.nn") or (f"{whole}.nn" if whole else "")
 
 
 def refuse_without_source(job: FixJob) -> None:

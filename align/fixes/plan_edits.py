@@ -176,7 +176,8 @@ class _Plan:
             raise _RefusedError("moves_names", line=line, count=change.moves, checkpoint=self.checkpoint)
         layers = {path for path, layer in self.layers.items() if _runs(layer, change)}
         layers |= {culprit.candidate for culprit in self.culprits if culprit.code == change}
-        return _Place(Site(change.file, meant[0]), change.after, self._in_order(layers), {}, culprit.cause)
+        unseen = tuple(sorted(layers - self.layers.keys()))  # a plain list of layers is none that the framework knows
+        return _Place(Site(change.file, meant[0]), change.after, unseen or self._in_order(layers), {}, culprit.cause)
 
     def _without_padding(self, culprit: Culprit, given: Mapping[str, ast.expr]) -> Culprit:
         """The culprit with a padding of 0 where a mode without padding is wanted, and the call gives one."""

@@ -213,7 +213,7 @@ def _of_document(folder: RunFolder, kind: str, document: dict[str, Any]) -> Rung
         verdict = document["verdict"]
         is_asked = kind == "determinism" or kind not in OF_NO_PORT
         state = JUDGED[Outcome(verdict["outcome"])]
-        found: dict[str, Any] = {"culprits": _culprits(kind, document)}
+        found: dict[str, Any] = {"culprits": culprits_of(kind, document)}
         if kind == "batch":
             found = {"culprits": batch_culprits(document), "commands": tuple(document["next_commands"])}
         return RungResult(kind, state, kept_sentence(verdict, "reason"), asked=is_asked, kind=kind, **found)
@@ -221,7 +221,7 @@ def _of_document(folder: RunFolder, kind: str, document: dict[str, Any]) -> Rung
         raise RunFolderError.of("report_usage.no_verdict", file=folder.file(kind), error=repr(error)) from error
 
 
-def _culprits(kind: str, document: dict[str, Any]) -> tuple[Culprit, ...]:
+def culprits_of(kind: str, document: dict[str, Any]) -> tuple[Culprit, ...]:
     """What the rungs that read such a result find at fault in it."""
     return tuple(one for rung in rungs() if kind in rung.kinds for one in rung.judge(document).culprits)
 

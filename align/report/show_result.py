@@ -6,11 +6,14 @@ The blocks of a kind are a function `KIND_blocks` in a module of `kinds/`; only 
 from __future__ import annotations
 
 import io
+import linecache
+import re
 import sys
 from dataclasses import dataclass, replace
 from html import escape
 from importlib import import_module
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.core.about import __version__
@@ -32,7 +35,7 @@ from align.runs.run_folder import schema_of
 from align.words.catalogue import LONGEST_SHOWN_LINE, breaking_between_characters, harmless, say, speaking, word
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from rich.console import Console, RenderableType
     from rich.text import Text
@@ -67,6 +70,23 @@ def print_result(document: dict[str, Any], *, show_all: bool = False, only_first
     with speaking() as language:
         blocks = result_blocks(in_words(document, language), show_all=show_all)
         print_blocks(blocks[:1] if only_first else blocks)
+
+
+def print_lines(document: dict[str, Any]) -> None:
+    """Print what a result finds at fault, a line for each cause, as `file.py:12:5: where: cause; write ...`.
+
+    So editors and problem matchers read it; what has no line begins with where it is. The verdict stands last.
+    """
+    from align.report.judged_run import culprits_of
+    from align.report.kinds.ladder import folded_culprits
+
+    with speaking() as language:
+        shown = in_words(document, language)
+        for one in folded_culprits(culprits_of(_kind(document), shown)):
+            line = with_columns(one.line)
+            said = say("ladder_table.culprit", cause=one.cause, line="", change=one.change)
+            print(harmless(f"{f'{line}: ' if line else ''}{one.place}{said}", LONGEST_PASTED))
+        print(harmless(verdict_block(shown["verdict"]).lines[0], LONGEST_PASTED))
 
 
 def result_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
@@ -173,12 +193,16 @@ def blocks_as_text(blocks: Iterable[Block], width: int = PAGE_WIDTH) -> str:
 
 
 def draw(console: Console, blocks: Iterable[Block]) -> None:
-    """Draw blocks one below the other, an empty line between them; whatever files hold, no text steers the terminal."""
+    """Draw blocks one below the other, an empty line between them; whatever files hold, no text steers the terminal.
+
+    A terminal is shown places with their column, `file.py:12:5`, which it and editors open by a click.
+    """
+    change = with_columns if console.is_terminal else str
     with breaking_between_characters():
         for index, block in enumerate(blocks):
             if index:
                 console.print()
-            for part in _parts(_harmless(block), console.width):
+            for part in _parts(_changed_texts(_harmless(block), change), console.width):
                 if isinstance(part, PlainRows):
                     console.out(part.text, style=part.style, highlight=False)
                 else:
@@ -198,6 +222,33 @@ def _harmless(block: Block) -> Block:
     # What stands behind a line break is to be pasted.
     longest = (LONGEST_PASTED if block.commands or "\n" in line else LONGEST_SHOWN_LINE for line in block.lines)
     return replace(block, title=harmless(block.title), lines=tuple(map(harmless, block.lines, longest)))
+
+
+PLACE = re.compile(r"(?<![\w./-])(?P<file>[\w./-]+\.py):(?P<line>[1-9]\d*)\b(?!:\d)")
+
+
+def with_columns(text: str) -> str:
+    """Add to each line of a Python file that is named in a text the column where its statement begins, from 1.
+
+    Files that are not found from the current folder, and lines that they lack, stay as they are.
+    """
+    if ".py:" not in text:
+        return text
+    return PLACE.sub(lambda match: match[0] + _column(match["file"], int(match["line"])), text)
+
+
+def _column(file: str, line: int) -> str:
+    code = linecache.getline(str(Path(file).absolute()), line)
+    return f":{len(code) - len(code.lstrip()) + 1}" if code.strip() else ""
+
+
+def _changed_texts(block: Block, change: Callable[[str], str]) -> Block:
+    if isinstance(block, Table):
+        rows = tuple(replace(row, cells=tuple(map(change, row.cells))) for row in block.rows)
+        return replace(block, rows=rows, note=change(block.note))
+    if isinstance(block, Facts):
+        return replace(block, facts=tuple((label, change(fact)) for label, fact in block.facts))
+    return replace(block, lines=tuple(map(change, block.lines)))
 
 
 def _parts(block: Block, width: int) -> list[RenderableType]:

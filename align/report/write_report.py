@@ -33,7 +33,7 @@ from align.report.draw_plot import PLOTS
 from align.report.judged_run import judged_run, rung_title
 from align.report.kinds.ladder import FAULTY, culprit_lines, folded_culprits, next_steps, remedy_lines, rung_reason
 from align.report.open_run import read_template, summarize_run
-from align.report.show_result import blocks_as_text, result_blocks
+from align.report.show_result import blocks_as_text, result_blocks, with_columns
 from align.report.thresholds import (
     CELL_SECONDS,
     KERNEL_OUTPUT_SHOWN,
@@ -556,7 +556,7 @@ def _findings(rung: RungResult) -> Iterator[_Finding]:
 
 
 def _sarif_result(finding: _Finding, project: str) -> dict[str, Any]:
-    place = source_place(finding.culprit.line)
+    place = source_place(with_columns(finding.culprit.line))
     if place is None or not Path(place.file).is_file():
         place = SourcePlace(project, 1, 1) if project and Path(project).is_file() else None
     location: dict[str, Any] = {}

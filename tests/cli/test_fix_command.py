@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from align.cli.main import main
+from align.fixes.fix_port import imported_as
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -154,3 +158,82 @@ def test_an_installed_package_stays_as_it_is_and_a_copy_of_it_is_changed_run_and
     assert main(["fix", "--undo", "--run", "run"]) == 0
     assert "overlay" not in {path.name for path in (folder / "run").iterdir()}
     assert "All is as it was before." in capsys.readouterr().out
+
+
+LISTED = """from mindspore import nn
+
+
+class Net(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.blocks = [
+            nn.Dense(3, 3) for _ in range(2)
+        ]
+        self.heads = {"a": nn.Dense(3, 2)}
+        self.tail = nn.Dense(2, 2)
+
+    def construct(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.tail(self.heads["a"](x))
+
+
+def build():
+    return Net()
+"""
+ORIGINAL = """from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([nn.Linear(3, 3), nn.Linear(3, 3)])
+        self.heads = nn.ModuleDict({"a": nn.Linear(3, 2)})
+        self.tail = nn.Linear(2, 2)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.tail(self.heads["a"](x))
+
+
+def build():
+    return Net()
+"""
+
+
+@pytest.mark.frameworks
+def test_lists_that_the_framework_does_not_see_are_changed_before_anything_can_be_compared(folder, capsys):
+    (folder / "original.py").write_text(ORIGINAL)
+    (folder / "port.py").write_text(LISTED)
+    (folder / "align.toml").write_text(
+        '[reference]\nmodel = "original.py:build"\n[candidate]\nmodel = "port.py:build"\n'
+        '[run]\nrungs = ["parameters", "weights", "forward"]\n[forward]\ninputs = "inputs.npz"\n'
+    )
+    np.savez(folder / "inputs.npz", x=np.ones((4, 3), np.float32))
+    assert main(["run"]) == 1
+    assert "to have the confirmed changes made:\n    align fix\n" in capsys.readouterr().out
+    assert main(["fix", "--patch", "port.patch"]) == 1
+    told = capsys.readouterr().out
+    assert "2 faults can be changed at 2 places" in told
+    subprocess.run(["patch", "-p1", "-i", "port.patch"], check=True, capture_output=True)
+    changed = (folder / "port.py").read_text()
+    assert "self.blocks = nn.CellList([\n            nn.Dense(3, 3) for _ in range(2)\n        ])\n" in changed
+    assert 'self.heads = nn.CellDict({"a": nn.Dense(3, 2)})' in changed
+    done = subprocess.run([sys.executable, "-m", "align", "run"], capture_output=True, text=True, check=False)
+    assert (done.returncode, "aligned: 3 rungs passed" in done.stdout) == (0, True), done.stdout
+
+
+NAMES = {
+    "from mindspore import nn": "nn",
+    "import mindspore.nn as layers": "layers",
+    "import mindspore as ms": "ms.nn",
+    "from mindspore import nn as mnn, ops": "mnn",
+    "import torch": "",
+    "from mindspore.nn import Dense": "",
+}
+
+
+@pytest.mark.parametrize(("code", "name"), NAMES.items())
+def test_layers_are_called_as_the_module_imports_them(code, name):
+    assert imported_as(ast.parse(code), "mindspore") == name

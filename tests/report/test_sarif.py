@@ -72,7 +72,7 @@ def written(climbed, tmp_path, monkeypatch):
     """A repository with the port in a folder of its own, which is the current one; and its run folder as SARIF."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "ports").mkdir()
-    (tmp_path / "ports" / "port.py").write_text("\n" * 9)
+    (tmp_path / "ports" / "port.py").write_text("\n" * 6 + "    self.norm = 1\n\n\n")
     monkeypatch.chdir(tmp_path / "ports")
 
     def sarif(change=lambda run: run):
@@ -90,7 +90,7 @@ def test_each_cause_is_a_result_at_its_line_in_the_repository(written):
     assert folded["message"]["text"].startswith("forward: layers.{0…3}.norm (4): norm-eps")
     assert folded["message"]["text"].endswith("at port.py:7; write nn.LayerNorm(8, epsilon=1e-5)")
     place = folded["locations"][0]["physicalLocation"]
-    assert place == {"artifactLocation": {"uri": "ports/port.py"}, "region": {"startLine": 7, "startColumn": 1}}
+    assert place == {"artifactLocation": {"uri": "ports/port.py"}, "region": {"startLine": 7, "startColumn": 5}}
     assert other["locations"] == [{"logicalLocations": [{"fullyQualifiedName": "head|`er`"}]}]
     rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
     assert rules == sorted({result["ruleId"] for result in run["results"]})

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import re
 
 import pytest
+from rich.console import Console
 
 from align.errors import RunFolderError
-from align.report.show_result import blocks_as_text, print_plugins, print_result, result_blocks
+from align.report.blocks import Column, Facts, Row, Table
+from align.report.show_result import blocks_as_text, draw, print_plugins, print_result, result_blocks
 
 KINDS = (
     "sample_map",
@@ -243,3 +246,18 @@ def test_a_loss_result_tells_drift_events_other_metrics_and_speed(samples, docum
     assert "3 × the reference's time (median)" in text
     assert re.search(r"waiting for data\s+5% \| 60%", text)
     assert "loading data" in text
+
+
+def test_a_terminal_is_shown_places_with_their_column_and_a_file_is_not(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "port.py").write_text("import x\n    self.norm = x\n\n")
+    table = Table("", (Column("line"),), (Row(("port.py:2",)),), "and port.py:2:9")
+    facts = Facts("fault", (("line", "at port.py:2; write x"), ("other", "lib/port.py:2, port.py:3, port.py:99")))
+    for is_terminal, shown in ((True, "port.py:2:5"), (False, "port.py:2")):
+        stream = io.StringIO()
+        draw(Console(file=stream, width=100, force_terminal=is_terminal, color_system=None), [table, facts])
+        text = stream.getvalue()
+        assert f"at {shown}; write x" in text
+        assert "lib/port.py:2, port.py:3, port.py:99" in text
+        assert "and port.py:2:9" in text
+        assert text.count("port.py:2:5") == (2 if is_terminal else 0)

@@ -122,6 +122,7 @@ def verify_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[B
 
 WAITING = ("stale", "not run")
 FIXED = ("settings", "forward")  # rungs whose changes `align fix` can make
+OF_LISTS = ("([...])", "({...})")  # ends of what is to stand around a plain list of layers, which it can make too
 
 
 def next_steps(rungs: Sequence[RungResult], climb: Mapping[str, Any]) -> tuple[str, ...]:
@@ -147,6 +148,7 @@ def next_steps(rungs: Sequence[RungResult], climb: Mapping[str, Any]) -> tuple[s
 def _fix(climb: Mapping[str, Any], faulty: Sequence[RungResult]) -> tuple[str, ...]:
     """The command that makes changes of layers, where a rung knows what to write, and in which line."""
     known = [one for rung in faulty if rung.name in FIXED for one in rung.culprits if one.change and one.line]
+    known += [one for rung in faulty if rung.kind == "map" for one in rung.culprits if one.change.endswith(OF_LISTS)]
     return (say("ladder_table.fix", options=_options(climb, folder="--run")),) if known else ()
 
 
