@@ -202,7 +202,8 @@ def run_command(  # noqa: PLR0913 - one parameter an option
         print_json(json_module.dumps(document, indent=1, ensure_ascii=False))
     elif not json:
         print_result(document, only_first=speaks_only_first())
-    _write_files(chosen, {"junit": junit, "sarif": sarif}, quiet=json)
+    if junit is not None or sarif is not None:
+        _write_files(chosen, {"junit": junit, "sarif": sarif}, quiet=json)
     if baseline is None:
         return result.verdict.exit_code
     return _held_against(baseline, before, RunFolder(chosen), settings, accept=update_baseline, json=json)
@@ -219,11 +220,9 @@ def _write_files(folder: Path, files: Mapping[str, Path | None], *, quiet: bool)
     """Write a run for other programs, and say which files there are."""
     from align.report.write_report import write_exports
 
-    if any(files.values()):
-        write_exports(folder, **files)
-        for path in files.values():
-            if path is not None and not quiet:
-                tell(say("told.written", names=[path]))
+    write_exports(folder, **files)
+    for path in filter(None, () if quiet else files.values()):
+        tell(say("told.written", names=[path]))
 
 
 def _held_against(
@@ -386,9 +385,8 @@ def _export(run_folder: Path, files: Mapping[str, Path | None], card: Path | Non
     from align.report.show_result import print_verdict
 
     print_verdict(ladder.verdict)
-    for path in (*files.values(), *written):
-        if path is not None:
-            tell(say("told.written", names=[path]))
+    for path in filter(None, (*files.values(), *written)):
+        tell(say("told.written", names=[path]))
     return ladder.verdict.exit_code
 
 
