@@ -118,7 +118,7 @@ def test_a_fault_without_a_confirmed_change_is_said_and_nothing_is_changed(
 
 
 def test_two_fixes_of_one_run_folder_do_not_meet(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from align.traces.trace_folder import folder_lock
+    from align.core.operating_system import folder_lock
 
     write_pair(folder)
     (folder / "run").mkdir()

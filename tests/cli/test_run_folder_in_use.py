@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from align.cli.main import main
+from align.core.operating_system import LOCK, folder_lock
 from align.report.open_run import summarize_run
-from align.traces.trace_folder import LOCK, folder_lock
 
 
 @pytest.fixture(autouse=True)

@@ -52,7 +52,7 @@ print(json.dumps(outcomes))
 LOCK_TWICE = f"""{WINDOWS}
 from pathlib import Path
 from align.errors import FolderInUseError
-from align.traces.trace_folder import folder_lock
+from align.core.operating_system import folder_lock
 warnings.simplefilter("ignore")  # filelock says that it can but write a file here
 folder = Path(sys.argv[1])
 for _ in range(2):

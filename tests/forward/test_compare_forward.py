@@ -9,10 +9,11 @@ import pytest
 
 import align
 from align.core.name_map import NameMap, Pairing, Unmatched
+from align.core.operating_system import LOCK, folder_lock
 from align.core.verdicts import Outcome
 from align.errors import CannotRunError, FolderInUseError, NothingInCommonError
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
-from align.traces.trace_folder import LOCK, TraceFolder, folder_lock
+from align.traces.trace_folder import TraceFolder
 
 if TYPE_CHECKING:
     from pathlib import Path

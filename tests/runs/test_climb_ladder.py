@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from align.core.load_code import import_user_code, note_opened_files
+from align.core.operating_system import folder_lock
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import FolderInUseError, ProjectFileError, RunFolderError, UsageError
 from align.models.user_code import run_user_code
@@ -20,7 +21,6 @@ from align.runs.climb_ladder import LOCK, Climb, Performed, _first_line, climb_l
 from align.runs.project_file import Project, read_project
 from align.runs.run_folder import RunFolder, as_document
 from align.runs.rung import Culprit, Plan, RungResult, rungs, setting_culprit
-from align.traces.trace_folder import folder_lock
 
 if TYPE_CHECKING:
     from align.runs.rung import Call, LadderResult
