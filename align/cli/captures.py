@@ -1,4 +1,4 @@
-"""Commands before any comparison: `align capture`, `trace`, `doctor`, `lint`, `scan`; and `advise`."""
+"""Commands before any comparison: `align capture`, `trace`, `doctor`, `lint`, `scan`, `explain`; and `advise`."""
 
 from __future__ import annotations
 
@@ -335,6 +335,35 @@ def lint_command(  # noqa: PLR0913 - one parameter an option
     sides = {"reference": str(settings.reference.model), "candidate": str(settings.candidate.model)}
     result = lint_models(*sides.values(), name_map=settings.map, steps=steps)
     return finish(result, {**sides, "map": settings.map}, run, json, show_all=show_all)
+
+
+# `align explain`: what a code means that a result names.
+
+
+def explain_command(
+    code: Annotated[
+        str | None, typer.Argument(metavar="CODE", help="A code that a result names; without one, list all.")
+    ] = None,
+    json: JsonOption = False,
+) -> int:
+    """Say what a code of a finding or a cause means, which settings it is about, and what to write."""
+    from json import dumps
+
+    from align.cli.given import print_json
+    from align.report.show_result import print_explanations
+    from align.rules.codes import explain_code, explanations
+    from align.words.catalogue import speaking
+
+    with speaking():
+        try:
+            shown = [*explain_code(code)] if code else [one for several in explanations().values() for one in several]
+        except KeyError as error:
+            raise UsageError.of("cli_usage.no_code", code=code, close=error.args[0]) from None
+        if json:
+            print_json(dumps([dataclasses.asdict(one) for one in shown], indent=1, ensure_ascii=False))
+        else:
+            print_explanations(shown, listed=not code)
+    return 0
 
 
 # `align scan`: what of a torch model MindSpore has, call by call, before a line of the port is written.

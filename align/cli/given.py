@@ -97,7 +97,7 @@ GROUPS = {
     "forward": "forward lint bisect repro capture trace validate data generate tokens",
     "training": "step ranks watch params initial check-determinism nonfinite memory hyperparameters",
     "curves": "loss advise",
-    "devices": "doctor scan emulate export plugins schema",
+    "devices": "doctor scan emulate export plugins schema explain",
     "many": "batch",
 }
 _COMMAND = re.compile(r'^def (\w+)_command\((?:(?!^def ).)*?\) -> int:\n    """(.*?)"""', re.DOTALL | re.MULTILINE)

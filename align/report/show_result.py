@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from align.core.verdicts import Verdict
+    from align.rules.codes import Explanation
 
 
 # The kinds of documents by the module of `kinds/` that shows them.
@@ -153,6 +154,23 @@ def print_plugins(rows: Sequence[dict[str, Any]]) -> None:
             )
             shown.append(Row((*cells, _plugin_state(state)), tone))
         print_blocks([Table(say("plugins.check" if is_check else "plugins.title"), columns, tuple(shown))])
+
+
+def print_explanations(explanations: Sequence[Explanation], *, listed: bool) -> None:
+    """Print a row for each code, or a panel for each meaning of one code, in the language that is spoken."""
+    if listed:
+        rows = [Row((one.code, word("code_kind", one.kind), one.meaning)) for one in explanations]
+        columns = tuple(Column(say(f"code_table.{key}")) for key in ("code", "kind", "meaning"))
+        print_blocks([Table(say("code_table.title"), columns, tuple(rows))])
+        return
+    for one in explanations:
+        facts = [(say("code_table.kind"), word("code_kind", one.kind)), (say("code_table.meaning"), one.meaning)]
+        facts += [(say("code_table.severity"), word("severity", one.severity))] if one.severity else []
+        facts += [(name, argument) for name, argument in one.forms]
+        facts += [(say("code_table.write", place=place), text) for place, text in one.change]
+        facts += [(say("code_table.check"), one.check)] if one.check else []
+        facts += [(say("code_table.source"), one.source)] if one.source else []
+        print_blocks([Facts(one.code, (*facts, (say("code_table.page"), f"docs/{one.page}.md")))])
 
 
 def _plugin_state(state: str) -> str:
