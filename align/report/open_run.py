@@ -302,6 +302,11 @@ def kind_frame(kind: str, document: dict[str, Any]) -> pd.DataFrame:
     return _frame([dict(_flat(row)) for row in rows])
 
 
+def rung_frame(document: dict[str, Any]) -> pd.DataFrame:
+    """One row a rung of a baseline or a card: its name, state, reason, and how much it compared."""
+    return _frame(document["record"]["rungs"], ("name", "state", "reason", "compared", "unit"))
+
+
 def pair_frame(document: dict[str, Any]) -> pd.DataFrame:
     """One row a paired parameter of a map result: source, target, evidence, confidence, transform."""
     columns = ("source", "target", "evidence", "confidence", "transform")
@@ -358,6 +363,8 @@ def followed_frame(document: dict[str, Any]) -> pd.DataFrame:
 
 
 FRAMES = {
+    "baseline": rung_frame,
+    "card": rung_frame,
     "map": pair_frame,
     "forward": layer_frame,
     "step": parameter_frame,
@@ -367,6 +374,7 @@ FRAMES = {
 }
 # What other kinds list: a field, or a field of each entry of a field.
 ROWS = {
+    "against": ("new",),
     "batch": ("tasks",),
     "bisect": ("points",),
     "check": ("faults",),
@@ -406,6 +414,7 @@ ROWS = {
     "updates": ("tensors",),
     "data": ("fields",),
     "validate": ("combinations",),
+    "verify": ("differs",),
 }
 # Fields of a row that hold figures, and what goes before the name of each as a column.
 FIGURES = {
