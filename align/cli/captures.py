@@ -347,6 +347,7 @@ def explain_command(
     json: JsonOption = False,
 ) -> int:
     """Say what a code of a finding or a cause means, which settings it is about, and what to write."""
+    from itertools import chain
     from json import dumps
 
     from align.cli.given import print_json
@@ -356,11 +357,11 @@ def explain_command(
 
     with speaking():
         try:
-            shown = [*explain_code(code)] if code else [one for several in explanations().values() for one in several]
+            shown = [*explain_code(code)] if code else [*chain.from_iterable(explanations().values())]
         except KeyError as error:
             raise UsageError.of("cli_usage.no_code", code=code, close=error.args[0]) from None
         if json:
-            print_json(dumps([dataclasses.asdict(one) for one in shown], indent=1, ensure_ascii=False))
+            print_json(dumps([dataclasses.asdict(meaning) for meaning in shown], indent=1, ensure_ascii=False))
         else:
             print_explanations(shown, listed=not code)
     return 0

@@ -159,18 +159,21 @@ def print_plugins(rows: Sequence[dict[str, Any]]) -> None:
 def print_explanations(explanations: Sequence[Explanation], *, listed: bool) -> None:
     """Print a row for each code, or a panel for each meaning of one code, in the language that is spoken."""
     if listed:
-        rows = [Row((one.code, word("code_kind", one.kind), one.meaning)) for one in explanations]
+        rows = [Row((meaning.code, word("code_kind", meaning.kind), meaning.meaning)) for meaning in explanations]
         columns = tuple(Column(say(f"code_table.{key}")) for key in ("code", "kind", "meaning"))
         print_blocks([Table(say("code_table.title"), columns, tuple(rows))])
         return
-    for one in explanations:
-        facts = [(say("code_table.kind"), word("code_kind", one.kind)), (say("code_table.meaning"), one.meaning)]
-        facts += [(say("code_table.severity"), word("severity", one.severity))] if one.severity else []
-        facts += [(name, argument) for name, argument in one.forms]
-        facts += [(say("code_table.write", place=place), text) for place, text in one.change]
-        facts += [(say("code_table.check"), one.check)] if one.check else []
-        facts += [(say("code_table.source"), one.source)] if one.source else []
-        print_blocks([Facts(one.code, (*facts, (say("code_table.page"), f"docs/{one.page}.md")))])
+    for meaning in explanations:
+        facts = [
+            (say("code_table.kind"), word("code_kind", meaning.kind)),
+            (say("code_table.meaning"), meaning.meaning),
+        ]
+        facts += [(say("code_table.severity"), word("severity", meaning.severity))] if meaning.severity else []
+        facts += [(name, argument) for name, argument in meaning.forms]
+        facts += [(say("code_table.write", place=place), text) for place, text in meaning.change]
+        facts += [(say("code_table.check"), meaning.check)] if meaning.check else []
+        facts += [(say("code_table.source"), meaning.source)] if meaning.source else []
+        print_blocks([Facts(meaning.code, (*facts, (say("code_table.page"), f"docs/{meaning.page}.md")))])
 
 
 def _plugin_state(state: str) -> str:
