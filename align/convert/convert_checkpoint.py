@@ -46,8 +46,9 @@ from align.convert.write_checkpoint import (
     index_bytes,
     index_name,
     shard_names,
+    write_output,
 )
-from align.convert.write_ranks import check_rank_output, rank_output, rank_request, write_planned
+from align.convert.write_ranks import RankOutput, check_rank_output, rank_output, rank_request, write_ranks
 from align.core.about import __version__
 from align.core.align_sequences import grouped
 from align.core.atomic_files import check_space
@@ -178,7 +179,10 @@ def convert_checkpoint(  # noqa: PLR0913 - the options of one command
     require_source = partial(require_unchanged, checkpoint)
     hashes = TensorHashes("sha256" if sha256 else "xxh3") if verify else None
     try:
-        read_back = write_planned(output, require_source, hashes, progress)
+        if isinstance(output, RankOutput):
+            read_back = write_ranks(output, require_source, hashes, progress)
+        else:
+            read_back = write_output(output, require_source, hashes, progress)
     except VerificationError:
         require_source()  # its values may differ because it is another file by now
         raise

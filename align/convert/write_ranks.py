@@ -13,7 +13,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from align.convert.write_checkpoint import (
     TensorHashes,
     WrittenBytes,
     verify_written,
-    write_output,
 )
 from align.core.atomic_files import atomic_folder, check_space
 from align.core.load_code import checkpoint_formats, folder_formats
@@ -150,16 +149,8 @@ def check_rank_output(output: Output, checkpoint: Checkpoint, *, overwrite: bool
     check_space(destination.parent, output.nbytes)
 
 
-def write_planned(
-    output: Output, require_source: Callable[[], None], hashes: TensorHashes | None, progress: Progress
-) -> dict[str, str]:
-    """Write a folder of ranks, or what else a conversion makes; as `write_output`."""
-    write = _write_ranks if isinstance(output, RankOutput) else write_output
-    return write(output, require_source, hashes, progress)
-
-
-def _write_ranks(
-    output: Any, require_source: Callable[[], None], hashes: TensorHashes | None, progress: Progress
+def write_ranks(
+    output: RankOutput, require_source: Callable[[], None], hashes: TensorHashes | None, progress: Progress
 ) -> dict[str, str]:
     """Write all ranks' files, read them back as one checkpoint, compare and rename; return each tensor's hash."""
     destination = output.destination
