@@ -12,7 +12,7 @@ Run: python benchmarks/watch_faults.py [NAME ...] [--clean N] [--steps N] [--cos
   --cost     what recording costs a step of a model of 100 million parameters in both frameworks
   --rows     two records of 1,000 parameters and 10,000 steps: bytes a row, time and memory to compare
 Bars: 18 of 20 at the right layer or group, 16 of them before the loss, no departure in 50 clean pairs; a step costs 3 %
-more processor time, 1 % with every=10; 10 million rows in 10 s and 1 GB, 60 bytes each.
+more processor time, 1 % with every=10; 10 million rows in 10 s of it and 1 GB, 60 bytes each.
 """
 
 from __future__ import annotations
@@ -389,7 +389,7 @@ def faults_found(names: list[str], steps: int) -> list[dict[str, Any]]:
         found = compared(fault.model, 1, steps, fault.settings)
         early = found["step"] is not None and (found["loss_step"] is None or found["step"] <= found["loss_step"])
         before = found["step"] is not None and (found["loss_step"] is None or found["step"] < found["loss_step"])
-        rows.append({"name": name, **found, "right": is_right(fault, found), "early": early, "before": before})
+        rows.append({"fault": name, **found, "right": is_right(fault, found), "early": early, "before": before})
         print(
             f"{name:28} {'right' if rows[-1]['right'] else 'WRONG'} loss {found['loss_step']}: {found['says']}",
             flush=True,
@@ -416,38 +416,54 @@ def cost_of_a_step(side: str) -> tuple[float, float, float]:
 
     The first share is that of a record of each step, the second that of one with every=10.
     """
-    from align.loops.thresholds import FULL_EVERY
+    from align.loops.thresholds import FULL_EVERY, LARGE_EVERY
 
     job = subprocess.run([sys.executable, __file__, "--cost-of", side], check=True, capture_output=True, text=True)
     seconds: dict[str, float] = json.loads(job.stdout.splitlines()[-1])
-    norms, full = (seconds[name] / seconds["bare"] - 1 for name in ("norms", "full"))
-    return seconds["bare"], norms + (full - norms) / FULL_EVERY, norms / 10 + (full - norms) / FULL_EVERY
+    light, norms, full = (seconds[name] / seconds["rest"] for name in ("light", "norms", "full"))
+    each = light + (norms - light) / LARGE_EVERY
+    return seconds["rest"], each + (full - norms) / FULL_EVERY, norms / 10 + (full - norms) / FULL_EVERY
 
 
 def take_steps(side: str) -> None:
-    """Print the processor's seconds of a bare step, of one with norms alone of large tensors, and of a full one.
+    """Print the processor's seconds of recording a step of each kind, and of the rest of a step.
 
-    They come in turn, and medians are taken: other jobs of a machine change what a step takes.
+    What the record does is timed on its own threads inside the steps that are recorded: two whole steps on a busy
+    machine differ by more than it takes.
     """
     import align
+    from align.loops.record_training import Watch
+    from align.models.loop_watcher import LoopHooks
 
+    recording = [0.0]
+    for owner, name in ((LoopHooks, "_before"), (LoopHooks, "_after"), *((Watch, one) for one in RECORDING)):
+        setattr(owner, name, _timed(getattr(owner, name), recording))
     step, model, optimizer = (torch_step if side == "torch" else mindspore_step)()
     step(None)
-    seconds: dict[str, list[float]] = {"bare": [], "norms": [], "full": []}
-    with tempfile.TemporaryDirectory() as folder:
-        for turn in range(TURNS):
-            seconds["bare"] += [_timed(step, None) for _ in range(2)]
-            with align.watch(model, optimizer, f"{folder}/{turn}", full=2) as watch:
-                step(watch)  # it takes memory for copies
-                for name in ("norms", "full") * 2:
-                    seconds[name].append(_timed(step, watch))
+    seconds: dict[str, list[float]] = {"rest": [], "full": [], "light": [], "norms": []}
+    with tempfile.TemporaryDirectory() as folder, align.watch(model, optimizer, folder, full=4) as watch:
+        for turn in range(TURNS + 1):
+            for kind in ("full", "light", "norms", "light"):
+                recording[0], start = 0.0, time.process_time()
+                step(watch)
+                if turn:  # the first ones take memory for copies
+                    seconds["rest"].append(time.process_time() - start - recording[0])
+                    seconds[kind].append(recording[0])
     print(json.dumps({name: float(np.median(values)) for name, values in seconds.items()}))
 
 
-def _timed(step: Callable[[Any], None], watch: Any) -> float:
-    start = time.process_time()
-    step(watch)
-    return time.process_time() - start
+RECORDING = ("arrived", "_before_update", "step")  # with the hooks, all that a record does in a step
+
+
+def _timed(function: Callable[..., Any], seconds: list[float]) -> Callable[..., Any]:
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        start = time.thread_time()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            seconds[0] += time.thread_time() - start
+
+    return timed
 
 
 def torch_step() -> tuple[Callable[[Any], None], Any, Any]:
@@ -529,10 +545,9 @@ def many_rows() -> dict[str, float]:
                 write_segment(home, 0, segments)
         size = sum(path.stat().st_size for path in Path(folder, "a").rglob("parameters-*"))
         code = f"import align; align.compare_watched({folder + '/a'!r}, {folder + '/b'!r})"
-        start = time.perf_counter()
         subprocess.run([sys.executable, "-c", code], check=True)
-        seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds, peak = children.ru_utime + children.ru_stime, children.ru_maxrss / 1024
     return {"bytes_a_row": size / 1e7, "seconds": seconds, "peak_mib": peak}
 
 

@@ -56,10 +56,10 @@ class PairedRecords:
         first, second = read
         return first[:, None], second[:, None]
 
-    def both_full(self, table: str) -> Array:
-        """Which of the common steps have all figures of a table on both sides."""
+    def both_have(self, table: str, least: int) -> Array:
+        """Which of the common steps have so much of large tensors on both sides: 1 all figures, 0 norms at least."""
         first, second = self.columns(f"full_{table}")
-        return np.asarray((first[:, 0] > 0) & (second[:, 0] > 0))
+        return np.asarray((first[:, 0] >= least) & (second[:, 0] >= least))
 
 
 def pair_records(sides: tuple[WatchedTraining, WatchedTraining], given: NameMap | Path | str | None) -> PairedRecords:
@@ -255,7 +255,8 @@ class _Matrices:
     """
 
     def __init__(self, pairs: PairedRecords, table: str) -> None:
-        self._pairs, self._table, self._full = pairs, table, pairs.both_full(table)
+        self._pairs, self._table = pairs, table
+        self._full, self._normed = pairs.both_have(table, 1), pairs.both_have(table, 0)
         read = [side.table(table, COMPARED[table]) for side in pairs.sides]
         self._names = [{name: place for place, name in enumerate(side.names)} for side in read]
         self._figures = [dict(side.figures) for side in read]
@@ -266,10 +267,11 @@ class _Matrices:
         """A quantity, without layers; if what is `missing` on one side counts, that is 1 apart."""
         values = self._taken(0, figure, names, kind), self._taken(1, figure, names, kind)
         quantity = WatchedQuantity(kind, names, [], values, np.zeros((0, 0), np.float32))
-        if not self._full.all() and (figure in ("weight", "update") or kind == "output gradient"):
-            quantity.full, quantity.sparse = self._full, _sparse(values, self._full)
+        rows = self._full if figure in ("weight", "update") or kind == "output gradient" else self._normed
+        if figure != "rate" and not rows.all():
+            quantity.full, quantity.sparse = rows, _sparse(values, rows)
             for side in values:
-                side[np.ix_(~self._full, quantity.sparse)] = np.nan
+                side[np.ix_(~rows, quantity.sparse)] = np.nan
         quantity.apart = _apart(values, missing=missing)
         return quantity
 

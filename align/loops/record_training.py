@@ -2,7 +2,7 @@
 
 Figures are taken where the tensors are, and come over once a step. A row of a parameter holds its weight as it was
 before the update, the gradient that the optimizer was given, and how far the update moved it. What a step costs is
-what it reads of memory: of large tensors most steps read outputs and gradients of parameters once, for their norms.
+what it reads of memory: of large tensors every other step reads outputs and gradients once, for their norms.
 """
 
 from __future__ import annotations
@@ -25,7 +25,15 @@ from align.core.atomic_files import write_text
 from align.core.operating_system import LOCK, folder_lock
 from align.core.traces import Capture
 from align.errors import CannotRunError, UsageError
-from align.loops.thresholds import FINGERPRINT_PERIOD, FULL_EVERY, LARGE_TENSOR, SEGMENT_ROWS, SEGMENT_STEPS
+from align.loops.thresholds import (
+    FINGERPRINT_PERIOD,
+    FULL_EVERY,
+    LARGE_EVERY,
+    LARGE_TENSOR,
+    SEGMENT_ROWS,
+    SEGMENT_STEPS,
+    TINY_TENSOR,
+)
 from align.loops.watched_folder import (
     FIGURES,
     LAYERS,
@@ -39,7 +47,7 @@ from align.loops.watched_folder import (
     write_segment,
 )
 from align.models.live_calls import leaves
-from align.models.loop_watcher import LoopHooks, LossScaleReader
+from align.models.loop_watcher import LoopHooks, LossScaleReader, joined_figures, joined_norms
 from align.models.open_side import build_side, describe_launch
 from align.traces.manifest import capture_as_json, write_model
 from align.words.catalogue import say
@@ -48,6 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
 
+    from align.core.parameters import Array
     from align.core.protocols import Model
     from align.models.loop_watcher import LoopCall
     from align.models.open_side import Side
@@ -73,10 +82,10 @@ def watch(  # noqa: PLR0913 - what can be chosen of a record
     model itself. `scaler` is what scales the loss. `resume` is the step at which a training goes on that was recorded
     here before: rows from there on are taken anew. Without it a folder that holds a record is refused.
     `updates=False` keeps no copy of the weights, and knows no updates. Of tensors with more than 65,536 elements all
-    figures stand in one step of `full`, the first recorded one included; the others have the norms of outputs and of
-    parameters' gradients, and counts of NaN and Inf. Raises UsageError for globs that fit nothing, DestinationError for
-    the folder, CannotRunError for a model of a framework without loops or in graph mode, FrameworkMissingError without
-    pyarrow.
+    figures stand in one step of `full`, the first recorded one included; of the others one of two has the norms of
+    outputs and of parameters' gradients, and counts of NaN and Inf. Raises UsageError for globs that fit nothing,
+    DestinationError for the folder, CannotRunError for a model of a framework without loops or in graph mode,
+    FrameworkMissingError without pyarrow.
 
     >>> from align.models.frameworks.arrays import ArrayModel
     >>> watch(ArrayModel(()), None, "record")  # doctest: +IGNORE_EXCEPTION_DETAIL
@@ -127,7 +136,8 @@ def _chosen_modules(side: Side, reader: LossScaleReader, globs: Sequence[str] | 
 class _Sums:
     """Figures of one layer in one step, gathered over its calls; or of one parameter.
 
-    `whole` tells whether all figures of all tensors were taken, `back_whole` whether all gradients that came back were.
+    `whole` tells whether all figures of all tensors were taken, `back_whole` whether all gradients that came back were,
+    `unread` whether there are tensors of which nothing was taken.
     """
 
     elements: int = 0
@@ -141,6 +151,7 @@ class _Sums:
     back_elements: int = 0
     back_squares: float = 0.0
     back_whole: bool = True
+    unread: bool = False
 
     def add(self, elements: int, scale: float, figures: Sequence[float]) -> None:
         """Add a tensor, whose values are divided by a loss scale."""
@@ -159,7 +170,7 @@ class _Sums:
     @property
     def rest(self) -> dict[str, float | None]:
         """Mean, largest magnitude and share of zeros, where they are known of all."""
-        if not self.whole:
+        if not self.whole or self.unread:
             return {"mean": None, "largest": None, "zeros": None}
         elements = self.elements or 1
         return {"mean": self.total / elements, "largest": self.largest, "zeros": self.zeros / elements}
@@ -167,13 +178,16 @@ class _Sums:
 
 @dataclass(slots=True)
 class _Step:
-    """What is seen of the step that runs; `waiting` are numbers that the device still computes.
+    """What is seen of the step that runs; `waiting` are numbers that the device still computes, `joined` tiny weights.
 
-    `full` tells whether all figures of large tensors are taken too, `due` whether those of parameters at an update.
+    `full` tells whether all figures of large tensors are taken too, `due` whether those of parameters at an update;
+    `reads` and `reads_gradients` tell whether at least the norms of large outputs and gradients are.
     """
 
     full: bool = False
     due: bool = False
+    reads: bool = True
+    reads_gradients: bool = True
     layers: dict[str, _Sums] = field(default_factory=dict)
     captures: list[Capture] = field(default_factory=list)
     waiting: list[tuple[Callable[..., None], list[Any]]] = field(default_factory=list)
@@ -184,6 +198,7 @@ class _Step:
     updates: dict[str, float | None] = field(default_factory=dict)
     rates: dict[str, float] = field(default_factory=dict)
     copies: dict[int, tuple[str, Any, Any]] = field(default_factory=dict)
+    joined: list[tuple[list[str], list[Any], Array]] = field(default_factory=list)
     loss: Any = None
     scale: float = 1.0
     divided_by: float = 1.0
@@ -214,6 +229,7 @@ class Watch:
         self._segments = {table: Segment() for table in TABLES}
         self._step = _Step()
         self._last_full: int | None = None
+        self._last_read = self._last_read_update = -LARGE_EVERY
         self._due = False
         self._ended, self._closed = time.perf_counter(), False
         self._hooks: LoopHooks | None = None
@@ -238,7 +254,6 @@ class Watch:
             return
         now = time.perf_counter()
         if self._records:
-            self._current.close()
             if batch is not None:
                 self._step.data = {}
                 self._see_data(leaves(batch))
@@ -304,7 +319,12 @@ class Watch:
                     order = len(self._step.captures)
                     capture = Capture(order, call.path, call.number, name, call.class_name, shape, dtype, call.depth)
                     self._step.captures.append(capture)
-                self._read(leaf, partial(sums.add, _size(leaf), 1.0), self._forms.figures)
+                if self._step.reads or _is_small(leaf):
+                    self._read(leaf, partial(sums.add, _size(leaf), 1.0), self._forms.figures)
+                else:
+                    sums.unread = True
+                if self._forms.differentiable(leaf) and not self._looks_back(leaf):
+                    sums.back_whole = False
 
     def _trains(self) -> bool:
         """Tell whether a call belongs to the training: no pass of a validation between two steps."""
@@ -325,10 +345,10 @@ class Watch:
         if gradient is None or not self._forms.is_floating(gradient) or call.path not in self._step.layers:
             return
         sums = self._step.layers[call.path]
-        if self._step.full or _is_small(gradient):
-            self._read(gradient, partial(_take_back, sums, _size(gradient)), self._norm)
-        else:
-            sums.back_whole = False
+        self._read(gradient, partial(_take_back, sums, _size(gradient)), self._norm)
+
+    def _looks_back(self, output: Any) -> bool:
+        return self._step.full or _is_small(output)
 
     def _outermost(self, _module: Any) -> None:
         self._step.began = time.perf_counter() if self._step.began is None else self._step.began
@@ -341,8 +361,12 @@ class Watch:
             return
         self._take_unread()
         step, names = self._step, self._names()
+        if step.updated == 1:
+            step.reads_gradients = step.due or self._is_turn(self._last_read_update)
+            self._last_read_update = self.number if step.reads_gradients else self._last_read_update
         step.divided_by = self._reader.scale_by_which(optimizer)
         rates = self._reader.rates_now(optimizer)
+        tiny: list[tuple[str, Any, Any]] = []
         for place, (parameter, gradient) in enumerate(zip(self._reader.held_by(optimizer), gradients, strict=False)):
             name = names.get(id(parameter), "")
             if not name and not self._optimizers:
@@ -350,14 +374,45 @@ class Watch:
             name = name or str(getattr(parameter, "name", None) or f"parameter {place}")
             if place in rates:
                 step.rates[name] = rates[place]
-            full = step.due or _is_small(parameter)
-            self._take_weight(name, parameter, full=full)
-            if gradient is not None and self._forms.is_floating(gradient):
-                self._take_gradient(name, gradient, step.divided_by, full=full)
-            if self._head.exact and full and id(parameter) not in step.copies:
-                before = self._forms.copied(parameter, self._kept.get(id(parameter)))
-                self._kept[id(parameter)] = before
-                step.copies[id(parameter)] = name, parameter, before
+            known = gradient if gradient is not None and self._forms.is_floating(gradient) else None
+            if _is_tiny(parameter) and (known is None or _size(known) == _size(parameter)):
+                tiny.append((name, parameter, known))
+            else:
+                self._take_parameter(name, parameter, known)
+        if not self._take_joined(tiny):
+            for row in tiny:
+                self._take_parameter(*row)
+
+    def _take_parameter(self, name: str, parameter: Any, gradient: Any) -> None:
+        step, full = self._step, self._step.due or _is_small(parameter)
+        self._take_weight(name, parameter, full=full)
+        if gradient is not None:
+            self._take_gradient(name, gradient, step.divided_by, full=full)
+        if self._head.exact and full and id(parameter) not in step.copies:
+            before = self._forms.copied(parameter, self._kept.get(id(parameter)))
+            self._kept[id(parameter)] = before
+            step.copies[id(parameter)] = name, parameter, before
+
+    def _take_joined(self, tiny: Sequence[tuple[str, Any, Any]]) -> bool:
+        """Take the figures of tiny parameters together; False where they must be taken one by one."""
+        step = self._step
+        first = [(name, parameter) for name, parameter, _ in tiny if name not in step.weights]
+        if first:
+            names, parameters = [name for name, _ in first], [parameter for _, parameter in first]
+            if (before := self._forms.joined(parameters)) is None:
+                return False
+            step.weights |= zip(names, joined_norms(before, [*map(_size, parameters)]), strict=True)
+            if self._head.exact:
+                step.joined.append((names, parameters, before))
+        given = [(name, gradient) for name, _, gradient in tiny if gradient is not None]
+        if given:
+            sizes = [_size(gradient) for _, gradient in given]
+            if (values := self._forms.joined([gradient for _, gradient in given])) is None:
+                return False
+            for (name, _), size, figures in zip(given, sizes, joined_figures(values, sizes), strict=True):
+                step.gradients[name] = _Sums()
+                step.gradients[name].add(size, step.divided_by, figures)
+        return True
 
     def _take_weight(self, name: str, tensor: Any, *, full: bool) -> None:
         if name not in self._step.weights:
@@ -367,6 +422,9 @@ class Watch:
 
     def _take_gradient(self, name: str, gradient: Any, scale: float, *, full: bool) -> None:
         sums = self._step.gradients[name] = _Sums()
+        if not (self._step.reads_gradients or _is_small(gradient)):
+            sums.unread = True
+            return
         self._wait(self._forms.figures(gradient, full=full), partial(sums.add, _size(gradient), scale))
 
     # Reading, and the rows.
@@ -375,7 +433,7 @@ class Watch:
     def _records(self) -> bool:
         return self._hooks is not None
 
-    def _norm(self, tensor: Any, *, full: bool = True) -> list[Any]:  # noqa: ARG002 - in the place of figures
+    def _norm(self, tensor: Any, *, full: bool = True) -> list[Any]:  # noqa: ARG002
         return [self._forms.norm(tensor)]
 
     def _watches(self, optimizer: Any) -> bool:
@@ -386,13 +444,24 @@ class Watch:
 
     def _begin(self) -> None:
         scale = self._reader.loss_scale(self._scaler) if self._scaler is not None else 1.0
-        self._step, self._current, self._hooks = _Step(scale=scale), ExitStack(), None
-        if (self.number - self._head.starts[0]) % self._head.every == 0:
-            part = self.number // self._head.full  # the first step that is recorded of each part is full
-            self._step.full, self._last_full = part != self._last_full, part
-            self._due = self._step.due = self._due or self._step.full  # until an update comes
-            self._hooks = LoopHooks(self, self._forms)
+        self._step = _Step(scale=scale)
+        if (self.number - self._head.starts[0]) % self._head.every:
+            self._current.close()
+            self._hooks = None
+            return
+        part = self.number // self._head.full  # the first step that is recorded of each part is full
+        self._step.full, self._last_full = part != self._last_full, part
+        self._due = self._step.due = self._due or self._step.full  # until an update comes
+        self._step.reads = self._step.reads_gradients = self._step.full or self._is_turn(self._last_read)
+        self._last_read = self.number if self._step.reads else self._last_read
+        if self._hooks is None:  # else they are on from the step before
+            self._hooks = LoopHooks(self, self._forms, backward=self._looks_back)
             self._current.enter_context(self._hooks.on_modules(self._modules))
+        self._hooks.begin(self.number)
+        self._hooks.running.clear()
+
+    def _is_turn(self, last: int) -> bool:  # by the number of the step, so that two records fit
+        return self.number % LARGE_EVERY == 0 or last <= self.number - LARGE_EVERY
 
     def _read(self, tensor: Any, take: Callable[..., None], figures: Callable[..., list[Any]]) -> None:
         """Take a tensor's figures at once, or with others when enough of them wait."""
@@ -436,12 +505,8 @@ class Watch:
 
     def _write_row(self, loss: Any, now: float) -> None:
         step, model = self._step, self._side.model
-        tensors = [*self._reader.loop_parameters(model), *self._reader.loop_buffers(model)]
-        for name, tensor in tensors:  # those that no optimizer moved in this step
-            if self._forms.is_floating(tensor):
-                self._take_weight(name, tensor, full=step.full or _is_small(tensor))
-        for name, parameter, before in step.copies.values():
-            self._wait([self._forms.distance(parameter, before)], partial(_put, step.updates, name))
+        self._take_still([*self._reader.loop_parameters(model), *self._reader.loop_buffers(model)])
+        self._take_updates()
         if not step.updated:
             for name, gradient in self._reader.kept_gradients(model):
                 self._take_gradient(name, gradient, step.scale, full=step.full or _is_small(gradient))
@@ -457,25 +522,45 @@ class Watch:
             segments["parameters"].add(number, name, _parameter_row(step, name, weight))
         given = step.loss if loss is None else _named_loss(loss, loss)
         value, _, _ = self._reader.read_step(given) if given is not None else (None, "", None)
-        squares = [sums.squares for sums in step.gradients.values()]
+        known = [sums.squares for sums in step.gradients.values() if not sums.unread]
         began = now if step.began is None else step.began
         row = dict.fromkeys((*FIGURES["steps"],)) | {
             "loss": value,
             "rate": max(step.rates.values(), default=None),
             "scale": step.scale if self._scaler is not None else None,
-            "gradient": sqrt(sum(squares)) if squares else None,
+            "gradient": sqrt(sum(known)) if 0 < len(known) == len(step.gradients) else None,
             **step.data,
             "seconds": now - began,
             "data_seconds": began - self._ended,
             "memory": self._reader.loop_memory(),
             "passes": step.layers[""].calls if "" in step.layers else 0,
             "updates": step.updated,
-            "full_layers": int(step.full),
-            "full_parameters": int(step.due and step.updated > 0),
+            "full_layers": int(step.full) if step.reads else -1,
+            "full_parameters": int(step.due and step.updated > 0) if step.reads_gradients else -1,
         }
         segments["steps"].add(number, None, row)
         if len(segments["steps"]) >= SEGMENT_STEPS or len(segments["parameters"]) >= SEGMENT_ROWS:
             self._flush()
+
+    def _take_still(self, tensors: Iterable[tuple[str, Any]]) -> None:
+        """Take the norms of what no optimizer moved in this step."""
+        step = self._step
+        left = [(name, one) for name, one in tensors if name not in step.weights and self._forms.is_floating(one)]
+        tiny = [(name, one) for name, one in left if _is_tiny(one)]
+        values = self._forms.joined([one for _, one in tiny]) if tiny else None
+        if values is not None:
+            norms = joined_norms(values, [_size(one) for _, one in tiny])
+            step.weights |= zip((name for name, _ in tiny), norms, strict=True)
+        for name, one in left:
+            self._take_weight(name, one, full=step.full or _is_small(one))
+
+    def _take_updates(self) -> None:
+        step = self._step
+        for names, parameters, before in step.joined:
+            if (after := self._forms.joined(parameters)) is not None:
+                step.updates |= zip(names, joined_norms(after - before, [*map(_size, parameters)]), strict=True)
+        for name, parameter, before in step.copies.values():
+            self._wait([self._forms.distance(parameter, before)], partial(_put, step.updates, name))
 
     def _write_first(self) -> None:
         """What the first step called, by which layers are paired with another record's, and which of them drew."""
@@ -521,13 +606,17 @@ def _is_small(tensor: Any) -> bool:
     return _size(tensor) <= LARGE_TENSOR
 
 
+def _is_tiny(tensor: Any) -> bool:
+    return 0 < _size(tensor) <= TINY_TENSOR
+
+
 def _layer_row(sums: _Sums, scale: float) -> dict[str, float | None]:
     knows_back = sums.back_elements and sums.back_whole
     return {
-        "rms": sqrt(sums.squares / (sums.elements or 1)),
+        "rms": None if sums.unread else sqrt(sums.squares / (sums.elements or 1)),
         **sums.rest,
         "gradient": sqrt(sums.back_squares / sums.back_elements) / scale if knows_back else None,
-        "nonfinite": int(sums.strange),
+        "nonfinite": None if sums.unread else int(sums.strange),
         "calls": sums.calls,
     }
 
@@ -536,11 +625,11 @@ def _parameter_row(step: _Step, name: str, weight: float | None) -> dict[str, fl
     sums = step.gradients.get(name, _Sums(whole=False))
     return {
         "weight": weight,
-        "gradient": sqrt(sums.squares) if name in step.gradients else None,
+        "gradient": sqrt(sums.squares) if name in step.gradients and not sums.unread else None,
         "update": step.updates.get(name),
         **sums.rest,
         "rate": step.rates.get(name),
-        "nonfinite": int(sums.strange),
+        "nonfinite": None if sums.unread else int(sums.strange),
     }
 
 

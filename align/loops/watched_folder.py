@@ -43,7 +43,7 @@ STEP_FIGURES = (
     "loss", "rate", "scale", "gradient", "samples", "labels", "samples_size", "labels_size", "seconds", "data_seconds",
     "memory",
 )  # fmt: skip
-# The last two tell whether all figures of large tensors stand in a step.
+# The last two tell what stands in a step of large tensors: 1 all figures, 0 norms, -1 nothing.
 STEP_COUNTS = ("passes", "updates", "full_layers", "full_parameters")
 LAYER_FIGURES = ("rms", "mean", "largest", "zeros", "gradient")
 PARAMETER_FIGURES = ("weight", "gradient", "update", "mean", "largest", "zeros", "rate")

@@ -21,7 +21,7 @@ from align.models.live_calls import leaves, set_meanwhile
 from align.models.thresholds import CACHED_ELEMENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from align.core.memory import ModuleSpan
@@ -127,6 +127,9 @@ class LoopForms(Protocol):
 
     def norms(self, tensors: Iterable[Any]) -> list[float]:
         """Norms as numbers, of what `norm` returned: waited for once."""
+
+    def joined(self, tensors: list[Any]) -> Array | None:
+        """The elements of small tensors one after the other, in float64; None where a device would be waited for."""
 
     def figures(self, tensor: Any, *, full: bool) -> list[Any]:
         """Its norm as above and elements that are not finite, counted where the norm is not finite.
@@ -301,6 +304,27 @@ def array_figures(values: Array, *, full: bool) -> list[float]:
     return [*figures, total, float(np.max(extremes)), float(zeros)] if full else figures
 
 
+def joined_norms(values: Array, sizes: Sequence[int]) -> list[float]:
+    """The norm of each of the tensors of these sizes, none of them 0, whose elements stand one after the other."""
+    with np.errstate(all="ignore"):
+        return [*np.sqrt(np.add.reduceat(values * values, _starts(sizes))).tolist()]
+
+
+def joined_figures(values: Array, sizes: Sequence[int]) -> list[list[float]]:
+    """All figures of each of the tensors of these sizes, none of them 0, whose elements stand one after the other."""
+    starts = _starts(sizes)
+    with np.errstate(all="ignore"):
+        sums = (~np.isfinite(values), values, values == 0)
+        strange, total, zeros = (np.add.reduceat(column, starts, dtype=np.float64).tolist() for column in sums)
+        largest = np.maximum.reduceat(np.abs(values), starts).tolist()
+    columns = (joined_norms(values, sizes), strange, total, largest, zeros)
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _starts(sizes: Sequence[int]) -> Array:
+    return np.concatenate([[0], np.cumsum(sizes[:-1], dtype=np.int64)]).astype(np.int64)
+
+
 def array_distance(before: Array, now: Array) -> float:
     """The norm of a difference."""
     squares = 0.0
@@ -325,13 +349,15 @@ def _widened(values: Array) -> Array:
 class LoopHooks:
     """Counts the calls of modules within a step, and tells a sink of them; `step` is set by whoever counts steps.
 
-    Calls that raise and are caught by the user's model are forgotten when the module around them returns.
+    Calls that raise and are caught by the user's model are forgotten when the module around them returns. `backward`
+    tells of which tensors, or whether of any, the sink hears what gradient comes back.
     """
 
-    def __init__(self, sink: LoopSink, forms: LoopForms, *, backward: bool = True) -> None:
+    def __init__(self, sink: LoopSink, forms: LoopForms, *, backward: bool | Callable[[Any], bool] = True) -> None:
         self.step = 0
         self.running: list[tuple[LoopCall, Any]] = []
-        self._sink, self._forms, self._backward = sink, forms, backward
+        self._sink, self._forms, self._backward = sink, forms, bool(backward)
+        self._is_chosen = backward if callable(backward) else lambda _tensor: True
         self._calls: Counter[str] = Counter()
 
     def begin(self, step: int) -> None:
@@ -363,7 +389,7 @@ class LoopHooks:
             call, found = self.running.pop()
         self._sink.returned(call, module, args, kwargs, output)
         for name, leaf in leaves(output) if self._backward else ():
-            if self._forms.differentiable(leaf):
+            if self._forms.differentiable(leaf) and self._is_chosen(leaf):
                 self._forms.on_gradient(leaf, partial(self._sink.arrived, call, name))
 
 

@@ -127,10 +127,10 @@ def test_large_tensors_have_all_figures_in_the_first_step_and_update_of_each_par
     assert table.at("weight", "update")[[1, 5, 11]].tolist() == pytest.approx([moved[1], moved[5], moved[11]], rel=1e-4)
     assert np.flatnonzero(table.at("bias", "update") > 0).tolist() == [1, 3, 5, 7, 9, 11]
     steps = record.step_figures(("full_layers", "full_parameters"))
-    assert np.flatnonzero(steps["full_layers"]).tolist() == [0, 5, 10]
-    assert np.flatnonzero(steps["full_parameters"]).tolist() == [1, 5, 11]
+    assert np.flatnonzero(steps["full_layers"] > 0).tolist() == [0, 5, 10]
+    assert np.flatnonzero(steps["full_parameters"] > 0).tolist() == [1, 5, 11]
     layer = record.table("layers", ("rms", "largest", "gradient"))
-    assert np.isfinite(layer.at("", "rms")).all()
+    assert np.flatnonzero(np.isfinite(layer.at("", "rms"))).tolist() == [0, 2, 4, 5, 6, 8, 10]
     assert np.flatnonzero(np.isfinite(layer.at("", "gradient"))).tolist() == [0, 5, 10]
 
 
@@ -191,6 +191,27 @@ def test_parameters_that_are_unfrozen_added_or_shared_are_told_from_then_on(tmp_
     assert "a.tied.weight" not in table.names
     assert np.isnan(table.at("a.0.weight", "update")).tolist() == [True, True, False, False]
     assert np.isnan(table.at("late.weight", "weight")).tolist() == [True, True, False, False]
+
+
+def test_norms_of_large_tensors_stand_in_one_step_of_two_wherever_a_training_goes_on(tmp_path: Path) -> None:
+    import torch
+
+    model = torch.nn.Linear(4, 20_000)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for first, steps in ((None, 7), (5, 4)):
+        with align.watch(model, optimizer, tmp_path, resume=first) as watch:
+            for _ in range(steps):
+                optimizer.zero_grad()
+                model(torch.ones(4, 4)).pow(2).mean().backward()
+                optimizer.step()
+                watch.step()
+    record = WatchedTraining(tmp_path)
+    gradients, outputs = record.table("parameters", ("gradient",)), record.table("layers", ("rms", "nonfinite"))
+    assert np.flatnonzero(~np.isnan(gradients.at("weight", "gradient"))).tolist() == [0, 2, 4, 5, 6, 8]
+    for figure in ("rms", "nonfinite"):
+        assert np.isnan(outputs.at("", figure)).tolist() == np.isnan(gradients.at("weight", "gradient")).tolist()
+    assert not np.isnan(gradients.at("bias", "gradient")).any()
+    assert np.isnan(record.step_figures(("gradient",))["gradient"]).sum() == 3
 
 
 def test_a_killed_training_loses_the_steps_since_its_last_segment_and_nothing_else(tmp_path: Path) -> None:

@@ -135,6 +135,13 @@ class MindSporeLoopForms:
         mindspore = sys.modules["mindspore"]
         return [float(one.asnumpy()) if isinstance(one, mindspore.Tensor) else float(one) for one in tensors]
 
+    def joined(self, tensors: list[Any]) -> Array | None:
+        """On the processor."""
+        if sys.modules["mindspore"].get_context("device_target") != "CPU":
+            return None
+        joined: Array = np.concatenate([to_array(tensor).reshape(-1) for tensor in tensors]).astype(np.float64)
+        return joined
+
     def figures(self, tensor: Any, *, full: bool) -> list[Any]:
         """On the processor by NumPy, over the same memory; elsewhere the device is not waited for."""
         mindspore = sys.modules["mindspore"]

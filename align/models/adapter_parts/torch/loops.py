@@ -127,6 +127,17 @@ class TorchLoopForms:
         found = iter(torch.stack([one.double().to(waiting[0].device) for one in waiting]).tolist() if waiting else ())
         return [next(found) if isinstance(one, torch.Tensor) else float(one) for one in listed]
 
+    def joined(self, tensors: list[Any]) -> Array | None:
+        """On the processor."""
+        import torch
+
+        with torch.no_grad(), torch._C.DisableTorchFunction():  # noqa: SLF001 - the public name hides modes only partly
+            flat = [_strided(tensor).reshape(-1) for tensor in tensors]
+            if any(one.device.type != "cpu" for one in flat):
+                return None
+            joined: Array = torch.cat(flat).double().numpy()
+            return joined
+
     def figures(self, tensor: Any, *, full: bool) -> list[Any]:
         """On the processor by NumPy; elsewhere in the tensor's own dtype, but halves, whose sums are in float32."""
         import torch
