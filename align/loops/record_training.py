@@ -545,14 +545,16 @@ class Watch:
     def _take_still(self, tensors: Iterable[tuple[str, Any]]) -> None:
         """Take the norms of what no optimizer moved in this step."""
         step = self._step
-        left = [(name, one) for name, one in tensors if name not in step.weights and self._forms.is_floating(one)]
-        tiny = [(name, one) for name, one in left if _is_tiny(one)]
-        values = self._forms.joined([one for _, one in tiny]) if tiny else None
+        left = [
+            (name, tensor) for name, tensor in tensors if name not in step.weights and self._forms.is_floating(tensor)
+        ]
+        tiny = [(name, tensor) for name, tensor in left if _is_tiny(tensor)]
+        values = self._forms.joined([tensor for _, tensor in tiny]) if tiny else None
         if values is not None:
-            norms = joined_norms(values, [_size(one) for _, one in tiny])
+            norms = joined_norms(values, [_size(tensor) for _, tensor in tiny])
             step.weights |= zip((name for name, _ in tiny), norms, strict=True)
-        for name, one in left:
-            self._take_weight(name, one, full=step.full or _is_small(one))
+        for name, tensor in left:
+            self._take_weight(name, tensor, full=step.full or _is_small(tensor))
 
     def _take_updates(self) -> None:
         step = self._step
