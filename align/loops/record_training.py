@@ -396,16 +396,14 @@ class Watch:
     def _take_joined(self, tiny: Sequence[tuple[str, Any, Any]]) -> bool:
         """Take the figures of tiny parameters together; False where they must be taken one by one."""
         step = self._step
-        first = [(name, parameter) for name, parameter, _ in tiny if name not in step.weights]
-        if first:
+        if first := [(name, parameter) for name, parameter, _ in tiny if name not in step.weights]:
             names, parameters = [name for name, _ in first], [parameter for _, parameter in first]
             if (before := self._forms.joined(parameters)) is None:
                 return False
             step.weights |= zip(names, joined_norms(before, [*map(_size, parameters)]), strict=True)
             if self._head.exact:
                 step.joined.append((names, parameters, before))
-        given = [(name, gradient) for name, _, gradient in tiny if gradient is not None]
-        if given:
+        if given := [(name, gradient) for name, _, gradient in tiny if gradient is not None]:
             sizes = [_size(gradient) for _, gradient in given]
             if (values := self._forms.joined([gradient for _, gradient in given])) is None:
                 return False
@@ -545,9 +543,8 @@ class Watch:
     def _take_still(self, tensors: Iterable[tuple[str, Any]]) -> None:
         """Take the norms of what no optimizer moved in this step."""
         step = self._step
-        left = [
-            (name, tensor) for name, tensor in tensors if name not in step.weights and self._forms.is_floating(tensor)
-        ]
+        known, floating = step.weights, self._forms.is_floating
+        left = [(name, tensor) for name, tensor in tensors if name not in known and floating(tensor)]
         tiny = [(name, tensor) for name, tensor in left if _is_tiny(tensor)]
         values = self._forms.joined([tensor for _, tensor in tiny]) if tiny else None
         if values is not None:
