@@ -100,6 +100,7 @@ def compare_generation(  # noqa: PLR0913 - one parameter an option
         prompts=(prompts.shape[0], prompts.shape[1]),
         tokens=tokens,
         continuations=tuple(tuple(row) for row in continuation.tolist()),
+        token_logprobs=_token_logprobs(np.concatenate([prompts, continuation], axis=1), *logits["candidate"]),
         comparisons=comparisons,
         differences=tuple(differences),
         findings=(
@@ -138,6 +139,17 @@ def _read(decoders: tuple[Decoder, Decoder], text: Array, prompt: int) -> dict[L
     if (cached := decoders[0].cached_logits(text, prompt)) is not None:
         logits["reference with cache"] = mine, cached
     return logits
+
+
+def _token_logprobs(text: Array, reference: Array, candidate: Array) -> tuple[TokenLogprobs, ...]:
+    """What both give to the tokens of a text (sequences, tokens); logits are of all tokens but the last."""
+    values = []
+    for logits in (reference, candidate):
+        wide = logits.astype(np.float64)
+        chosen = np.take_along_axis(wide, text[:, 1:, None], -1)[..., 0]
+        values.append((chosen - np.logaddexp.reduce(wide, axis=-1)).tolist())
+    rows = zip(text.tolist(), *values, strict=True)
+    return tuple(TokenLogprobs(*map(tuple, row)) for row in rows)
 
 
 def _wide_logits(side: Side, adapter: str | Adapter | None, text: Array) -> tuple[Array | None, tuple[Finding, ...]]:
@@ -366,6 +378,15 @@ class TokenDifference:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprobs:
+    """A text, prompt and new tokens, with the log-probability that each side gives to each token but the first."""
+
+    tokens: tuple[int, ...]
+    reference: tuple[float, ...]
+    candidate: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationComparison(ShownResult):
     """Two language models on the same prompts, and `tokens` new tokens that the reference chooses.
 
@@ -378,6 +399,7 @@ class GenerationComparison(ShownResult):
     prompts: tuple[int, int]
     tokens: int
     continuations: tuple[tuple[int, ...], ...]
+    token_logprobs: tuple[TokenLogprobs, ...]
     comparisons: tuple[LogitsComparison, ...]
     differences: tuple[TokenDifference, ...]
     findings: tuple[Finding, ...]

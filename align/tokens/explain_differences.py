@@ -31,6 +31,7 @@ from align.tokens.thresholds import (
     LENGTH_CORRELATION,
     MASS_SHARE,
     ONE_CAUSE_SHARE,
+    PENALISED_SHARE,
     SAME_ONSET,
     SAME_TEMPERATURE,
     SUSPECTED_SHARE,
@@ -315,7 +316,7 @@ def _by_distribution(compared: ComparedTokens, limit: float) -> Iterator[TokenCa
     if best.fun < EXPLAINED_SHARE * before and abs(best.x - 1) > SAME_TEMPERATURE:
         temperature = float(1 / best.x)
         facts: Facts = {"temperature": temperature, "left": float(best.fun) / before}
-        yield TokenCause("temperature", True, sentence("tokens_cause.temperature", value=temperature), facts)
+        yield TokenCause("temperature", True, sentence("tokens_cause.live_temperature", value=temperature), facts)
     yield from _kept_tokens(from_live, tokens, target, before)
 
 
@@ -450,9 +451,9 @@ def _penalty(compared: ComparedTokens, limit: float) -> Iterator[TokenCause]:
     values = np.where(compared.finite, compared.differences, np.nan)
     again, anew = float(np.nanmean(values[seen])), float(np.nanmean(values[~seen]))
     lower = float((values[seen] < 0).mean())
-    if again < -limit and lower > ONE_CAUSE_SHARE and anew > SUSPECTED_SHARE * again:
+    if again < -limit and lower > PENALISED_SHARE and anew >= 0.0 and (values[~seen] > -limit).mean() > ONE_CAUSE_SHARE:
         facts: Facts = {"seen": again, "new": anew}
-        yield TokenCause("penalty", False, sentence("tokens_cause.penalty", share=100 * lower, **facts), facts)
+        yield TokenCause("penalty", True, sentence("tokens_cause.penalty", share=100 * lower, **facts), facts)
 
 
 def seen_before(compared: ComparedTokens) -> Array:
@@ -518,16 +519,16 @@ def _bias(compared: ComparedTokens) -> float:
 
 _TRIALS: tuple[Callable[[ComparedTokens, float], Iterator[TokenCause]], ...] = (
     _one_token,
+    _by_distribution,
     _scaled,
     _rounded,
     _shifted,
     _renormalised,
-    _by_distribution,
     _temperature,
+    _penalty,
     _after_the_prompt,
     _some_lists,
     _from_a_position,
-    _penalty,
     _length,
     _noise,
 )

@@ -118,7 +118,7 @@ def _version(reference: TokenLists, index: int, candidate: TokenLists, other: in
     kind: Unlikeness = "tokens"
     if head == shorter:
         kind = "padding" if _is_padding(*extra) else "truncated"
-    elif tail >= max(head, LEAST_SHARED * shorter):
+    elif tail >= max(head, LEAST_SHARED * shorter) and not (head and len(extra[0]) == len(extra[1])):
         kind = "padding" if min(map(len, extra)) == 0 and _is_padding(*extra) else "template"
     shown = tuple(tuple(part[:HEAD].tolist()) for part in extra)
     return UnlikeLists(kind, index, other, (len(first), len(second)), head, tail, shown[0], shown[1])

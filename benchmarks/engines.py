@@ -1,0 +1,47 @@
+"""Whether `align tokens` finds and names what makes two engines differ, and leaves clean pairs alone.
+
+`python benchmarks/engines.py` has the small Llama of `examples/`, in torch and in MindSpore, score its own texts as an
+engine would with a fault of `_engine_faults.py`, and prints found, named and alarms. `--only WORD` takes the cases
+whose name has it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from _engine_faults import CLEAN, PLANTED, Case, Engine
+
+import align
+
+
+def main() -> int:
+    """Run all cases; 1 if a fault is missed or named otherwise, or an alarm is false."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="a part of the names of cases")
+    options = parser.parse_args()
+    engine = Engine()
+    planted = [_judged(engine, case) for case in PLANTED if options.only in case.name]
+    clean = [_judged(engine, case) for case in CLEAN if options.only in case.name]
+    found, named = sum(one[0] for one in planted), sum(one[1] for one in planted)
+    alarms = sum(one[0] for one in clean)
+    print(f"{len(planted)} planted: {found} found, {named} named; {len(clean)} clean: {alarms} with an alarm")
+    return int(named < len(planted) or alarms > 0)
+
+
+def _judged(engine: Engine, case: Case) -> tuple[bool, bool]:
+    """Whether something was found, and whether it was named."""
+    with tempfile.TemporaryDirectory() as folder:
+        reference, candidate, options = case.make(engine, Path(folder))
+        result = align.compare_tokens(reference, candidate, **options)
+    causes = [cause.id for cause in result.causes] or [one.fault for one in result.garbled]
+    found = result.verdict.outcome is not align.Outcome.ALIGNED
+    mean = f"mean {result.figures.mean:.2e}" if result.figures else ""
+    proved = "measured" if result.causes and result.causes[0].confirmed else ""
+    print(f"{case.name:34} {'found' if found else '-':6} {', '.join(dict.fromkeys(causes)):28} {proved:9} {mean}")
+    return found, causes[:1] == [case.cause]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
