@@ -99,11 +99,12 @@ nameTheme();
 
 function openTarget() {
   const place = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  const details = place && place.querySelector(":scope > details");
-  if (!details) return;
-  const language = place.closest(".version").lang;
+  const language = place && place.closest(".version")?.lang;
+  if (!language) return;
   if (language !== root.lang) show(language);
-  details.open = true;
+  const details = place.querySelector(":scope > details");
+  if (details) details.open = true;
+  for (let one = place.closest("details"); one; one = one.parentElement.closest("details")) one.open = true;
   place.scrollIntoView();
 }
 addEventListener("hashchange", openTarget);

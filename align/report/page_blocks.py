@@ -150,6 +150,11 @@ def _facts(block: Facts) -> str:
     return f'<section class="panel {block.tone}"><h3>{escape(block.title)}</h3>{facts_html(block.facts)}</section>'
 
 
+def folded_facts(block: Facts) -> str:
+    """Return a panel as HTML, folded away under its title."""
+    return _fold(block.title, facts_html(block.facts))
+
+
 def facts_html(facts: Iterable[tuple[str, str]]) -> str:
     """Return labelled facts as a list of terms."""
     rows = "".join(f"<div><dt>{escape(label)}</dt><dd>{escape(fact)}</dd></div>" for label, fact in facts)

@@ -23,34 +23,63 @@ def sections_of(page):
     return dict(re.findall(r'<section id="en-rung-\d+-(\w+)"(.*?)</section>(?=\n?<section)', page, re.DOTALL))
 
 
+def cards_of(page):
+    """Each fault's card: its text, and the rungs that it leads to."""
+    cards = re.findall(r'<article class="card" id="en-fault-\d+">(.*?)</article>', page, re.DOTALL)
+    plain = [" ".join(unescape(re.sub(r"<[^>]+>", " ", card)).split()) for card in cards]
+    return [(text, re.findall(r'href="#en-rung-\d+-(\w+)"', card)) for text, card in zip(plain, cards, strict=True)]
+
+
 def picture_of(name, document):
     plot = draw_page_plot(name, document)
     return plot.figure() + shared_marks([plot])
 
 
 def test_a_fault_has_a_card_with_both_settings_the_cause_the_line_and_its_reproducer(faulty_page):
-    first, second = re.findall(r'<article class="card">.*?</article>', sections_of(faulty_page)["forward"], re.DOTALL)
-    text = unescape(re.sub(r"<[^>]+>", " ", first))
+    (text, seen_in), (around, _), *_others = cards_of(faulty_page)
+    assert seen_in == ["forward"]
     for said in ("padding=1", 'pad_mode="same"', "confirmed (tried)", "resnet.py:214"):
         assert said in text
     layer = "resnet.encoder.stages.0.layers.0.shortcut.convolution"
     command = f"align repro reference.py:build candidate.py:build --layer {layer} --map map.toml --inputs inputs.npz"
-    assert f"{command} --out repro" in " ".join(text.split())
-    around = unescape(re.sub(r"<[^>]+>", "", second))
+    assert f"{command} --out repro" in text
     assert "--layer resnet.encoder.stages.1.layers.5.layer.2 " in around, "the module around code at fault"
 
 
 def test_each_rung_of_a_training_step_has_its_own_faults_and_plot(faulty_page):
     sections = sections_of(faulty_page)
-    assert "the way is cut" in sections["gradients"]
-    assert "another learning rate" not in sections["gradients"]
-    assert "another learning rate" in sections["optimizer"]
+    seen_in = dict(cards_of(faulty_page))
+    assert [rungs for text, rungs in seen_in.items() if "the way is cut" in text] == [["gradients"]]
+    assert [rungs for text, rungs in seen_in.items() if "another learning rate" in text] == [["optimizer"]]
+    fault = next(iter(re.findall(r'href="#(en-fault-\d+)"', sections["optimizer"])))
+    assert f'<article class="card" id="{fault}">' in faulty_page
     assert "Plot: Gradient norms" in sections["gradients"]
     assert "Plot: Updates by depth" in sections["optimizer"]
     assert re.search(r'href="#en-rung-\d+-gradients"', sections["optimizer"])
 
 
-def test_what_one_change_of_one_line_mends_is_one_card_and_the_loss_shows_no_others(samples, tmp_path):
+def test_what_several_rungs_see_is_one_card_and_their_sections_lead_to_it(samples, tmp_path):
+    run = RunFolder(samples.write_sample_run(tmp_path / "run", ("map", "forward", "step")))
+    forward, step = samples.faulty_forward(), samples.sample_step()
+    known, unlike = forward.culprits[0], step.culprits[1]
+    names = {name: getattr(known, name) for name in ("reference", "candidate", "line", "cause", "change")}
+    same = replace(step.culprits[0], **names, kind="forward", part="layer", also=("more.of.it",))
+    elsewhere = replace(same, candidate="other.layer", also=())
+    run.write(replace(step, culprits=(same, elsewhere, unlike)), {})
+    climbed(run, loss=RungResult("", "failed", "the loss differs", kind="step"))
+    cards = cards_of(page_html(run))
+    assert [seen_in for _, seen_in in cards] == [
+        ["forward", "loss", "gradients"], ["forward"], ["loss", "gradients"], ["optimizer"]
+    ]  # fmt: skip
+    assert "seen in forward , loss , gradients" in cards[0][0]
+    assert "more.of.it" in cards[0][0]
+    assert 'pad_mode="same"' in cards[0][0], "the forward comparison knows most of it"
+    sections = sections_of(page_html(run))
+    assert re.findall(r'href="#(en-fault-\d)"', sections["loss"]) == ["en-fault-1", "en-fault-3"]
+    assert re.search(r'<details class="fold"><summary><h3>3 places are wrong', sections["loss"])
+
+
+def test_what_one_change_of_one_line_mends_is_one_card(samples, tmp_path):
     run = RunFolder(samples.write_sample_run(tmp_path / "run", ("map", "step")))
     step = samples.sample_step()
     rate = next(one for one in step.culprits if one.kind == "update")
@@ -63,17 +92,13 @@ def test_what_one_change_of_one_line_mends_is_one_card_and_the_loss_shows_no_oth
     run.write(replace(step, culprits=(code, *both)), {})
     loss = RungResult("", "failed", "the loss differs", kind="step")
     climbed(run, loss=loss)
-    sections = sections_of(page_html(run))
-    cards = re.findall(r'<article class="card">.*?</article>', sections["optimizer"], re.DOTALL)
-    assert len(cards) == 1
-    text = unescape(re.sub(r"<[^>]+>", " ", cards[0]))
+    (text,) = [text for text, seen_in in cards_of(page_html(run)) if "optimizer" in seen_in]
     for said in (
         "another weight decay; the decay goes through the moments",
         "AdamW(...)",
         "weight-decay=1, decay-coupled=1",
     ):
-        assert said in " ".join(text.split())
-    assert '<article class="card">' not in sections["loss"]
+        assert said in text
 
 
 def test_a_cause_that_forward_knows_stands_on_the_card_of_the_gradients(samples, tmp_path):
@@ -83,7 +108,7 @@ def test_a_cause_that_forward_knows_stands_on_the_card_of_the_gradients(samples,
     run.write(replace(step, culprits=(code,)), {})
     known = Culprit(str(code.candidate or code.part), "batch-norm-epsilon", code.line, "nn.BatchNorm2d(eps=1e-3)")
     climbed(run, gradients=RungResult("", "failed", "1 place", kind="step", culprits=(known,)))
-    text = unescape(re.sub(r"<[^>]+>", " ", sections_of(page_html(run))["gradients"]))
+    (text,) = [text for text, seen_in in cards_of(page_html(run)) if "gradients" in seen_in]
     assert "known from a rung below: batch-norm-epsilon" in text
     assert "nn.BatchNorm2d(eps=1e-3)" in text
 
@@ -92,6 +117,7 @@ def test_a_clean_report_is_short_and_every_section_is_closed(clean):
     page = page_html(clean)
     assert "<details open" not in page
     assert 'class="card"' not in page
+    assert 'class="faults"' not in page
     shown = re.sub(r'<div class="body">.*?</details></section>', "", page, flags=re.DOTALL)
     english = re.search(
         r'<div class="version" lang="en">(.*)</footer>', shown.partition('lang="zh"><main>')[0], re.DOTALL
