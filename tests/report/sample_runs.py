@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import json
 import math
 import random
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from runpy import run_path
@@ -47,6 +49,7 @@ from align.memory.measure_memory import Growth, GrowthSeries, MemoryResult, Side
 from align.memory.read_trace import Checkpointing, LayerMemory, PhaseMemory
 from align.names.map_result import MapResult
 from align.runs.run_folder import RunFolder
+from align.tokens.compare_tokens import TokenComparison, compare_tokens
 from align.traces.module_calls import UnpairedLayer
 
 if TYPE_CHECKING:
@@ -359,7 +362,7 @@ def broken_forward() -> ForwardComparison:
     return ForwardComparison("a", "b", layers, 1, 0, (), (), {}, {}, verdict)
 
 
-def sample_tokens() -> tuple[TokenPair, ...]:
+def token_rows() -> tuple[TokenPair, ...]:
     """A token more, an equal one, some left out, and another one in its place, whose words are hostile."""
     return (
         TokenPair((None, 0), (None, 1), ("", "[CLS]")),
@@ -367,6 +370,16 @@ def sample_tokens() -> tuple[TokenPair, ...]:
         TokenPair((13, 14), (8, 9), ("<script>document.title = 'x'</script>", "\x1b[31m\u4f60"), skipped=12),
         TokenPair((None, None), (None, None), skipped=4),
     )
+
+
+def sample_tokens() -> TokenComparison:
+    """Two engines that part at the end of a list of 200 tokens."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder, name) for name in ("a.jsonl", "b.jsonl")]
+        for path, last in zip(files, (-1.25, -2.5), strict=True):
+            row = {"tokens": [*range(200)], "logprobs": [None, *[-1.25] * 150, *[last] * 49]}
+            path.write_text(json.dumps(row), encoding="utf-8")
+        return compare_tokens(*files)
 
 
 def sample_data() -> DataComparison:
@@ -383,7 +396,7 @@ def sample_data() -> DataComparison:
         causes=(),
         samples=(
             ShownSample("image", (0, 0), (4, 4), *pictures, "0 to 47", "0 to 47"),
-            ShownSample("ids", (3, 5), (0, 0), "7, 8", "1, 7, 9", "", "7 .. 8", "1 .. 9", tokens=sample_tokens()),
+            ShownSample("ids", (3, 5), (0, 0), "7, 8", "1, 7, 9", "", "7 .. 8", "1 .. 9", tokens=token_rows()),
         ),
         findings=(),
         verdict=Verdict(Outcome.NOT_ALIGNED, "1 of 1 samples differs", Coverage("samples", 1)),
