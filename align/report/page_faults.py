@@ -90,11 +90,11 @@ def page_faults(rungs: Sequence[PageRung]) -> tuple[Fault, ...]:
 
     A loss that differs without a fault of its own shows what is wrong in the forward pass of the same steps.
     """
-    found = [(rung, card) for rung in rungs for card in fault_cards(rung)]
+    cards_seen = [(rung, card) for rung in rungs for card in fault_cards(rung)]
     followers = [rung for rung in rungs if rung.result.state == "failed" and not rung.result.culprits]
     faults = []
-    for number, group in enumerate(_of_one_fault(found), 1):
-        members = [found[place] for place in group]
+    for number, group in enumerate(_of_one_fault(cards_seen), 1):
+        members = [cards_seen[place] for place in group]
         seen = {rung.anchor for rung, _ in members}
         kinds = {rung.result.kind for rung, card in members if card.is_of_forward}
         seen |= {rung.anchor for rung in followers if rung.result.kind in kinds}
@@ -103,18 +103,18 @@ def page_faults(rungs: Sequence[PageRung]) -> tuple[Fault, ...]:
     return tuple(faults)
 
 
-def _of_one_fault(found: Sequence[tuple[PageRung, FaultCard]]) -> list[list[int]]:
+def _of_one_fault(cards_seen: Sequence[tuple[PageRung, FaultCard]]) -> list[list[int]]:
     """The places of cards that tell of one fault, together; the groups in the order of their first card.
 
     A card that knows neither the cause nor what to write tells of what a rung below knows at its place.
     """
     owners: dict[tuple[str, str], int] = {}
     group_of: list[int] = []
-    for number, (rung, card) in enumerate(found):
+    for number, (rung, card) in enumerate(cards_seen):
         marks = [(place, known) for place in card.places for known in (card.cause_id, card.change) if known]
         any_cause = [(place, "") for place in card.places]
         alike = [owners[mark] for mark in marks or any_cause if mark in owners]
-        joined = {group_of[one] for one in alike if marks or found[one][0] is not rung}
+        joined = {group_of[one] for one in alike if marks or cards_seen[one][0] is not rung}
         group = min(joined, default=number)
         if len(joined) > 1:
             group_of = [group if one in joined else one for one in group_of]
@@ -364,13 +364,15 @@ def _of_lint(rung: PageRung, document: dict[str, Any]) -> Iterable[FaultCard]:
 
 def _of_ladder(rung: PageRung, _: dict[str, Any]) -> Iterable[FaultCard]:
     """What the ladder itself knows of a fault."""
-    culprits = [{key: getattr(one, key) for key in one.__slots__} for one in rung.result.culprits]
-    for _folded, group in fold_rows(culprits, lambda one: (one["place"], (one["cause"], one["change"]))):
-        title = ", ".join(fold_names(one["place"] for one in group))
+    culprits = [{key: getattr(culprit, key) for key in culprit.__slots__} for culprit in rung.result.culprits]
+    for _folded, group in fold_rows(
+        culprits, lambda culprit: (culprit["place"], (culprit["cause"], culprit["change"]))
+    ):
+        title = ", ".join(fold_names(culprit["place"] for culprit in group))
         first = group[0]
         cause, change, again = cause_in_words(first["cause"]), first["change"], _again(rung)
         card = FaultCard(title, cause, (), (), change, _lines(group), again)
-        yield replace(card, places=tuple(one["place"] for one in group), cause_id=str(first["cause"]))
+        yield replace(card, places=tuple(culprit["place"] for culprit in group), cause_id=str(first["cause"]))
 
 
 def _named(group: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

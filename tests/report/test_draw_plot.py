@@ -44,7 +44,7 @@ def test_a_plot_is_a_picture_of_its_document(samples, document, name, sample):
 
 def test_every_plot_has_a_title(samples, document):
     assert {kind for kind, _ in PLOTS.values()} == {
-        *("map", "data", "forward", "step", "watch", "loss", "batch", "memory", "advise")
+        *("map", "data", "forward", "step", "watch", "loss", "batch", "memory", "advise", "tokens")
     }
     for name, (kind, _) in PLOTS.items():
         sample = samples.sample_losses if kind == "loss" else getattr(samples, f"sample_{kind}")
