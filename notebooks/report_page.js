@@ -114,6 +114,17 @@ document.addEventListener("click", (event) => {
 });
 openTarget();
 
+// n and N lead from fault to fault.
+let reached = -1;
+addEventListener("keydown", (event) => {
+  if (!["n", "N"].includes(event.key) || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest?.("input, textarea, select")) return;
+  const faults = [...version().querySelectorAll("[id*=-fault-]")];
+  if (!faults.length) return;
+  reached = (reached + (event.key === "n" ? 1 : -1) + faults.length) % faults.length;
+  location.hash = faults[reached].id;
+});
+
 let closed = [];
 addEventListener("beforeprint", () => {
   closed = [...document.querySelectorAll("details:not([open])")];

@@ -38,6 +38,7 @@ class SortedTable {
       if (button) this.sort(this.heads.indexOf(button.closest("th")));
     });
     this.field?.addEventListener("input", () => this.choose());
+    this.place.querySelector(".export")?.addEventListener("click", () => this.save());
     const unfold = this.place.querySelector(".unfold");
     unfold?.addEventListener("click", () => {
       const on = this.place.classList.toggle("unfolded");
@@ -111,11 +112,28 @@ class SortedTable {
     return line;
   }
 
+  // All rows as a file: of the table's name, or that of the section around it.
+  save() {
+    const cells = this.heads.map((head) => head.textContent);
+    const lines = [cells, ...this.rows.map((row) => row.cells)].map((line) => line.map(quoted).join(","));
+    const link = make("a");
+    link.href = URL.createObjectURL(new Blob(["\ufeff", lines.join("\r\n"), "\r\n"], { type: "text/csv" }));
+    const section = this.place.closest("section[id]")?.id.replace(/^[a-z]+-(?:rung-\d+-)?/, "");
+    link.download = `${[section, this.place.dataset.name].filter(Boolean).join("-") || "table"}.csv`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href));
+  }
+
   tell() {
     const shown = this.shown.filter((row) => !row.open || this.place.classList.contains("unfolded")).length;
     const facts = { shown, count: this.rows.length };
     if (this.count) this.count.textContent = say(shown === facts.count ? "rows" : "rows_of", facts);
   }
+}
+
+// A field of CSV as RFC 4180 has it.
+function quoted(text) {
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
 // The first number of a cell; what has none goes last.

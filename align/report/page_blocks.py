@@ -116,16 +116,17 @@ def _header(column: Column, rows: int) -> str:
 
 
 def _tools(block: Table) -> str:
-    """The field to filter by, the number of rows, and what unfolds rows that could not be compared."""
+    """The field to filter by, the number of rows, what unfolds rows that could not be compared, and what saves them."""
     rows, folded = len(block.rows), sum(map(_is_open, block.rows))
+    export = f'<button type="button" class="export needs-script">{escape(say("page.export"))}</button>'
     if rows < FILTERED_TABLE_ROWS and not folded:
-        return ""
+        return f'<div class="tools">{export}</div>' if rows > 1 else ""
     label = escape(say("page.filter_of", title=block.title))
     field = f'<input type="search" placeholder="{escape(say("page.filter"))}" aria-label="{label}">'
     shown_count = f'<span class="count" role="status">{escape(say("page.rows", count=rows))}</span>'
     shown = escape(say("page.show_open", count=folded))
     unfold = f'<button type="button" class="unfold" aria-pressed="false">{shown}</button>' if folded else ""
-    return f'<div class="tools">{field if rows >= FILTERED_TABLE_ROWS else ""}{shown_count}{unfold}</div>'
+    return f'<div class="tools">{field if rows >= FILTERED_TABLE_ROWS else ""}{shown_count}{unfold}{export}</div>'
 
 
 def _is_open(row: Row) -> bool:

@@ -154,6 +154,8 @@ def faults_section(faults: Sequence[Fault]) -> str:
         title = escape(say("page.more_cards", count=len(faults) - OPEN_CARDS))
         rest = f'<details class="fold"><summary>{title}</summary><div class="cards">{rest}</div></details>'
     title = f"<h2>{escape(say('page.faults', count=len(faults)))}</h2>"
+    if len(faults) > 1:
+        title += f'<p class="label needs-script">{escape(say("page.next_fault"))}</p>'
     return f'<section id="{anchor("faults")}" class="faults">{title}<div class="cards">{shown}</div>{rest}</section>'
 
 

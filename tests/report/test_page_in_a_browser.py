@@ -38,6 +38,21 @@ TRIED = """async function tried() {
   found.filtered = [count(), all("tbody tr", table).every((row) => row.textContent.includes("layer4"))];
   field.value = "";
   field.dispatchEvent(new Event("input"));
+  let saved;
+  window.Blob = class { constructor(parts) { saved = parts.join(""); } };
+  URL.createObjectURL = () => "#";
+  const click = HTMLElement.prototype.click;
+  HTMLAnchorElement.prototype.click = function () { found.file = this.download; };
+  click.call(table.querySelector(".export"));
+  delete HTMLAnchorElement.prototype.click;
+  const lines = saved.split(/\\r\\n/);
+  found.saved = [lines.length, lines[0].includes("× limit"), lines.some((one) => one.includes("layer4"))];
+  const places = [];
+  for (const key of ["n", "n", "N"]) {
+    dispatchEvent(new KeyboardEvent("keydown", { key }));
+    places.push(location.hash);
+  }
+  found.led = places;
   dispatchEvent(new Event("beforeprint"));
   found.printed = [all("details:not([open])").length, all("tbody tr", table).length];
   dispatchEvent(new Event("afterprint"));
@@ -127,6 +142,9 @@ def test_tables_sort_filter_and_unfold_trees_stay_in_step_and_sections_open(prob
         "unsorted": ["0", None],
         "unfolded": "120 rows",
         "filtered": [f"{filtered} of 120 rows", True],
+        "file": "forward-layers.csv",
+        "saved": [122, True, True],
+        "led": ["#en-fault-1", "#en-fault-2", "#en-fault-1"],
         "printed": [0, 120],
         "closedAgain": True,
         "ledTo": ["convolution", "0"],
