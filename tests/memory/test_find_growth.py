@@ -84,7 +84,7 @@ def test_a_healthy_training_and_one_that_fills_a_cache_do_not_leak(monkeypatch: 
         return (output - target).square().mean()
 
     host = iter(HEALTHY_HOST)
-    monkeypatch.setattr("align.memory.find_growth.resident_bytes", lambda _process: next(host) * 1e6)
+    monkeypatch.setattr("align.memory.measure_memory.resident_bytes", lambda _process: next(host) * 1e6)
     result = follow(nn.Linear(64, 256), loss, len(HEALTHY_HOST))
     assert [one.memory for one in result.growth[0].series if one.grows] == []
     assert result.verdict.outcome is Outcome.ALIGNED
