@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 PATHS = sorted(path for path in NOTEBOOKS.glob("*.ipynb") if path.name != "report_template.ipynb")
-NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+NUMBER = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
 def code_cells(notebook: Any) -> list[Any]:
@@ -75,11 +75,16 @@ def shape_of_outputs(cells: Sequence[Any]) -> list[list[str]]:
     """What each cell printed without its figures, and the kinds of what it showed: equal on every machine."""
     return [
         [
-            NUMBER.sub("#", output.text) if output.output_type == "stream" else " ".join(sorted(output.data))
+            NUMBER.sub("#", output.text if output.output_type == "stream" else _shown_text(output.data))
             for output in cell.outputs
         ]
         for cell in cells
     ]
+
+
+def _shown_text(data: Any) -> str:
+    """The kinds of what is shown, and its plain text word by word: columns are as wide as their figures."""
+    return " ".join([*sorted(data), *data.get("text/plain", "").split()])
 
 
 def main() -> None:

@@ -312,6 +312,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
 # What importing a package of somebody else's may raise.
 UNFIT_PLUGIN = (
     ImportError, SyntaxError, NameError, AttributeError, TypeError, ValueError, LookupError, OSError, RuntimeError,
+    ArithmeticError, AssertionError,
 )  # fmt: skip
 INSTALL_HINT = {
     "yaml": "pip install PyYAML",

@@ -23,6 +23,7 @@ from align.report.write_report import code_span, markdown_table, plain
 from align.runs.baseline import JUDGED_STATES, RunDifference, RunRecord, compare_with_baseline, read_record, record_run
 from align.runs.project_file import read_project
 from align.runs.run_folder import as_document, read_document
+from align.runs.rung import rungs
 from align.words.catalogue import say, sentence, speaking, word
 
 if TYPE_CHECKING:
@@ -100,13 +101,18 @@ def write_card(run_folder: Path, path: Path) -> tuple[Path, Path]:
     Raises RunFolderError for a folder without sound results, ReportError for one that no `align run` has written or
     whose project file is not there, and DestinationError.
     """
-    files = path.with_suffix(".md"), path.with_suffix(".json")
+    files = _card_file(path, ".md"), _card_file(path, ".json")
     card = make_card(run_folder, path)
     with speaking():
         text = card_as_markdown(make_card(run_folder, path), files[1].name)
     write_text(files[0], text)
     write_text(files[1], json_text(as_document(card, {})) + "\n")
     return files
+
+
+def _card_file(path: Path, suffix: str) -> Path:
+    """The name that was given, with the suffix in the place of one that a card has, else behind it."""
+    return path.with_suffix(suffix) if path.suffix in (".md", ".json") else path.with_name(path.name + suffix)
 
 
 def make_card(run_folder: Path, path: Path) -> Card:
@@ -126,7 +132,7 @@ def make_card(run_folder: Path, path: Path) -> Card:
         record=record,
         accepted={one.layers: one.reason for one in project.allowances.accepted},
         unverified=tuple(dict.fromkeys(_unverified(run))),
-        verify=f"align verify {shlex.quote(path.with_suffix('.json').name)}",
+        verify=f"align verify {shlex.quote(_card_file(path, '.json').name)}",
         verdict=run.verdict,
     )
 
@@ -177,6 +183,10 @@ def _unverified(run: JudgedRun) -> Iterator[str]:
     for rung in run.rungs:
         if rung.state not in JUDGED_STATES:
             yield sentence("card.open_rung", name=rung_title(rung), state=rung.state, reason=rung.reason)
+    shown = {rung.name for rung in run.rungs}
+    for known in rungs():
+        if known.name not in shown and not known.optional:
+            yield sentence("card.open_rung", name=known.name, state="not run", reason="")
     for rung in run.rungs:
         verdict = (run.document(rung) or {}).get("verdict") or {}
         for caveat in kept_sentences(verdict, "caveats"):

@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,7 +27,7 @@ from align.runs.rung import Culprit, RungResult, RungState
 from align.words.catalogue import Sentence, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from align.core.verdicts import Verdict
     from align.runs.project_file import Project
@@ -115,8 +116,10 @@ class BaselineComparison(ShownResult):
 
     @property
     def exit_code(self) -> int:
-        """1 if anything is new, else 0, whatever the run by itself came to."""
-        return 1 if self.new else 0
+        """1 if anything is new, 2 if the run judged nothing, else 0, whatever the run by itself came to."""
+        if self.new:
+            return 1
+        return self.verdict.exit_code if not self.verdict.coverage.compared else 0
 
 
 def record_run(ladder: LadderResult, folder: RunFolder, project: Project) -> RunRecord:
@@ -233,8 +236,8 @@ def _said(data: Mapping[str, Any], name: str) -> dict[str, str]:
 
 def compare_with_baseline(file: Path | str, before: RunRecord, now: RunRecord, verdict: Verdict) -> BaselineComparison:
     """Say what of a run is new, and what is mended, beside an earlier one."""
-    new = [*_loosened(before.allowances, now.allowances)]
-    mended = [*_tightened(before.allowances, now.allowances)]
+    allowed = _each_number(before.allowances), _each_number(now.allowances)
+    new, mended = [*_loosened(*allowed)], [*_tightened(*allowed)]
     earlier = {rung.name: rung for rung in before.rungs}
     rungs = {rung.name: rung for rung in now.rungs}
     for name in {**earlier, **rungs}:
@@ -285,6 +288,17 @@ def _marks(rung: RecordedRung) -> dict[str, RecordedFinding]:
 def _told(rung: RecordedRung, finding: RecordedFinding) -> RunDifference:
     facts = {"name": rung.name, "place": finding.place, "cause": finding.cause, "change": finding.change}
     return RunDifference("finding", rung.name, sentence("baseline.finding", **facts), finding.line)
+
+
+def _each_number(allowed: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Allowances one by one, those of a table by the table's name; a bound that is not set is none."""
+    flat: dict[str, Any] = {}
+    for name, value in allowed.items():
+        if isinstance(value, Mapping):
+            flat |= _each_number(value, f"{before}{name}.")
+        elif value is not None:
+            flat[f"{before}{name}"] = value
+    return flat
 
 
 def _loosened(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[RunDifference]:

@@ -45,6 +45,7 @@ from align.tokens.thresholds import (
     LISTS_SHOWN,
     LOCAL_FACTOR,
     MEAN_LIMITS,
+    MOST_ONE_SIDED,
     PERPLEXITY_LIMITS,
     SLIGHT_DIFFERENCE,
     SLIGHT_SHARES,
@@ -190,16 +191,40 @@ def _judged(
         repeats=repeats,
         garbled=garbled,
         findings=tuple(_findings(sides, compared, garbled)),
-        verdict=_verdict(pairing, compared, (*criteria, *invariant), causes),
+        verdict=_verdict(
+            pairing,
+            compared,
+            (*criteria, *invariant),
+            causes,
+            _garbled_anew(garbled, pairing, sides),
+        ),
     )
 
 
+def _garbled_anew(
+    garbled: Sequence[GarbledText], pairing: ListPairing, sides: tuple[TokenLists, TokenLists]
+) -> list[GarbledText]:
+    """Texts of the candidate with a fault that those of the reference do not have."""
+    reference, candidate = ([text for text in garbled if text.side == side.label] for side in sides)
+    known = {(text.list, text.fault) for text in reference}
+    partners = dict(zip(pairing.candidate.tolist(), pairing.reference.tolist(), strict=True))
+    return [text for text in candidate if (partners.get(text.list), text.fault) not in known]
+
+
 def _verdict(
-    pairing: ListPairing, compared: ComparedTokens, criteria: Sequence[TokenCriterion], causes: Sequence[TokenCause]
+    pairing: ListPairing,
+    compared: ComparedTokens,
+    criteria: Sequence[TokenCriterion],
+    causes: Sequence[TokenCause],
+    garbled: Sequence[GarbledText],
 ) -> Verdict:
     first, second = pairing.unmatched
     coverage = Coverage(
-        sentence("tokens_unit.tokens_in_lists", lists=len(pairing.reference)), len(compared.lists), 0, first, second
+        sentence("tokens_unit.tokens_in_lists", lists=len(pairing.reference)),
+        len(compared.lists),
+        compared.one_sided,
+        first,
+        second,
     )
     failed = [criterion for criterion in criteria if not criterion.passed]
     if causes:
@@ -207,8 +232,15 @@ def _verdict(
     if failed:
         facts = {"name": failed[0].name, "value": failed[0].value, "limit": failed[0].limit}
         return Verdict(Outcome.NOT_ALIGNED, sentence("tokens_verdict.beyond", **facts), coverage)
-    if not len(compared.lists):
-        return Verdict(Outcome.NOT_COMPARED, sentence("tokens_verdict.no_values"), coverage)
+    if garbled:
+        facts = {"count": len({text.list for text in garbled}), "of": compared.sides[1].count}
+        return Verdict(Outcome.NOT_ALIGNED, sentence("tokens_verdict.garbled", **facts), coverage)
+    if not len(compared.lists) or compared.one_sided > MOST_ONE_SIDED * len(compared.lists):
+        facts = {"count": compared.one_sided, "compared": len(compared.lists)}
+        text = (
+            sentence("tokens_verdict.one_sided", **facts) if facts["compared"] else sentence("tokens_verdict.no_values")
+        )
+        return Verdict(Outcome.NOT_COMPARED, text, coverage)
     if first or second:
         return Verdict(Outcome.NOT_ALIGNED, sentence("tokens_verdict.unmatched", first=first, second=second), coverage)
     return Verdict(Outcome.ALIGNED, sentence("tokens_verdict.agree"), coverage)

@@ -69,6 +69,7 @@ class ComparedTokens:
 
     `reference` and `candidate` are the log-probabilities, `places` the indices into the columns of both sides, `lists`
     the number of the pair, `positions` the place in the list, `prompts` the length of its prompt (-1 unknown).
+    `one_sided` counts tokens behind the prompt that one side alone gives a value to, though both could.
     `distribution` is that of the live side, `LiveScores.distribution`.
     """
 
@@ -80,6 +81,7 @@ class ComparedTokens:
     positions: Array
     prompts: Array
     tokens: Array
+    one_sided: int
     live: str = ""
     distribution: Distribution | None = None
 
@@ -98,12 +100,15 @@ class ComparedTokens:
         positions = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         first = reference.starts[pairing.reference][lists] + positions
         second = candidate.starts[pairing.candidate][lists] + positions
-        kept = ~(np.isnan(reference.logprobs[first]) | np.isnan(candidate.logprobs[second]))
-        first, second, lists, positions = first[kept], second[kept], lists[kept], positions[kept]
+        missing = np.isnan(reference.logprobs[first]), np.isnan(candidate.logprobs[second])
         prompts = np.maximum(reference.prompts[pairing.reference], candidate.prompts[pairing.candidate])[lists]
+        one_sided = int(((missing[0] != missing[1]) & (positions > 0) & (positions >= prompts)).sum())
+        kept = ~(missing[0] | missing[1])
+        first, second, lists, positions = first[kept], second[kept], lists[kept], positions[kept]
+        prompts = prompts[kept]
         values = reference.logprobs[first], candidate.logprobs[second]
         tokens = reference.tokens[first]
-        return cls(sides, *values, (first, second), lists, positions, prompts, tokens, live, distribution)
+        return cls(sides, *values, (first, second), lists, positions, prompts, tokens, one_sided, live, distribution)
 
     @cached_property
     def differences(self) -> Array:

@@ -102,8 +102,14 @@ def read_tokens(source: Path | str, side: str = "reference") -> TokenLists:
     """
     path = existing_file(Path(source), "tokens file")
     builder = _Builder(str(source))
-    for form, row in _rows(path, side):
-        builder.add(form, row)
+    form = ""
+    try:
+        for form, row in _rows(path, side):
+            builder.add(form, row)
+    except _BAD_VALUES as error:
+        place = say("tokens_place.list", path=str(source), number=len(builder.lengths))
+        reason = f"{type(error).__name__}: {error}"
+        raise InputsError.of("tokens_error.other_layout", place=place, form=form, reason=reason) from error
     return builder.lists()
 
 
@@ -141,7 +147,7 @@ def _documents(path: Path) -> Iterator[tuple[str, Any]]:
     """The values of a file of JSON, or of each line of a file of lines, with the place of each."""
     try:
         with path.open("rb") as file:
-            first = file.readline().strip()
+            first = next((line.strip() for line in file if line.strip()), b"")
             several = bool(file.readline(1)) and _is_whole(first)
         if not several:
             yield str(path), _parsed(path.read_bytes()) if _has_infinity(path) else read_json(path)
@@ -161,6 +167,8 @@ def _is_whole(line: bytes) -> bool:
         return False
     try:
         json.loads(line)
+    except RecursionError:
+        return False  # the reader of the whole file says so
     except ValueError:  # such as a NaN that `parse_json` refuses with its place
         return b"\n" not in line and line.count(b"{") == line.count(b"}") > 0
     return True
@@ -194,7 +202,7 @@ def _rows_of_document(place: str, document: Any, side: str) -> Iterator[tuple[st
             if rows is not None:
                 yield from ((form, row) for row in rows)
                 return
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
+    except _BAD_VALUES as error:
         reason = f"{type(error).__name__}: {error}"
         raise InputsError.of("tokens_error.other_layout", place=place, form=form, reason=reason) from error
     except _MissingField as error:
@@ -209,6 +217,9 @@ def _rows_of_document(place: str, document: Any, side: str) -> Iterator[tuple[st
 def _holds(document: Mapping[str, Any], name: str) -> bool:
     value = document.get(name)
     return isinstance(value, list) and bool(value) and isinstance(value[0], Mapping)
+
+
+_BAD_VALUES = (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, RecursionError)
 
 
 class _MissingField(Exception):  # noqa: N818 - the reason of an error
@@ -450,6 +461,7 @@ def _rows_of_columns(place: str, columns: Mapping[str, Array]) -> Iterator[tuple
         raise InputsError.of("tokens_error.shapes", place=place, **shapes)
     whole = _first(columns, _MASKS)
     answer = columns.get("response_mask")
+    _check_masks(place, tokens, (whole, answer))
     for number, (ids, values) in enumerate(zip(tokens, logprobs, strict=True)):
         kept = np.ones(len(ids), bool) if whole is None else whole[number].astype(bool)
         valued = np.ones(len(values), bool) if answer is None else answer[number].astype(bool)
@@ -466,11 +478,19 @@ def _rows_of_columns(place: str, columns: Mapping[str, Array]) -> Iterator[tuple
         yield "NumPy", TokenRow(as_column(ids[kept]), as_column(values[valued]), prompt=prompt)
 
 
+def _check_masks(place: str, tokens: Array, masks: Sequence[Array | None]) -> None:
+    for mask in masks:
+        if mask is not None and (mask.ndim != 2 or len(mask) != len(tokens)):
+            shapes = {"tokens": list(tokens.shape), "logprobs": list(mask.shape)}
+            raise InputsError.of("tokens_error.shapes", place=place, **shapes)
+
+
 def _flat_rows(
     place: str, columns: Mapping[str, Array], tokens: Array, logprobs: Array
 ) -> Iterator[tuple[str, TokenRow]]:
     ends = np.cumsum(columns["lengths"])
-    if tokens.shape != logprobs.shape or tokens.ndim != 1 or (ends[-1] if len(ends) else 0) != len(tokens):
+    negative = len(ends) and columns["lengths"].min() < 0
+    if negative or tokens.shape != logprobs.shape or tokens.ndim != 1 or (ends[-1] if len(ends) else 0) != len(tokens):
         shapes = {"tokens": list(tokens.shape), "logprobs": list(logprobs.shape)}
         raise InputsError.of("tokens_error.shapes", place=place, **shapes)
     prompts, ranks = columns.get("prompt_lengths"), columns.get("ranks")
@@ -503,11 +523,12 @@ class _Builder:
     forms: list[str] = field(default_factory=list)
 
     def add(self, form: str, row: TokenRow) -> None:
-        """Add a list; raises InputsError for more values than tokens, and for what is no log-probability."""
+        """Add a list; raises InputsError for more values than tokens, and for what is no log-probability or id."""
         number, count = len(self.lengths), len(row.tokens)
         place = say("tokens_place.list", path=self.label, number=number)
-        if len(row.logprobs) > count:
-            raise InputsError.of("tokens_error.counts", place=place, tokens=count, logprobs=len(row.logprobs))
+        given_values = max(len(row.logprobs), len(row.ranks), len(row.tops))
+        if given_values > count:
+            raise InputsError.of("tokens_error.counts", place=place, tokens=count, logprobs=given_values)
         values = np.full(count, np.nan)
         given = row.logprobs
         if len(given):
@@ -597,9 +618,11 @@ def lists_of_rows(label: str, form: str, rows: Iterable[TokenRow]) -> TokenLists
     return builder.lists()
 
 
-def _ids(tokens: Sequence[int | str]) -> Array:
-    if hasattr(tokens, "astype"):
-        return np.asarray(tokens).astype(np.int64)
+def _ids(tokens: Sequence[int | str] | Array) -> Array:
+    if isinstance(tokens, np.ndarray):
+        if tokens.dtype.kind not in "iu":
+            raise TypeError(f"token ids are {tokens.dtype}, not integers")
+        return tokens.astype(np.int64)
     if all(type(token) is int for token in tokens):
         return np.array(tokens, np.int64)
     return np.array([_id(token) for token in tokens], np.int64)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from align.errors import InputsError
 from align.evaluation.compare_generation import Decoder
 from align.models.open_side import open_side
 from align.tokens.read_tokens import TokenLists, TokenRow, as_column, lists_of_rows
@@ -49,6 +50,8 @@ class LiveScores:
         side = open_side(source)
         self.name = name
         self._given = given
+        if len(given.tokens) and int(given.tokens.min()) < 0:
+            raise InputsError.of("tokens_error.ids_and_texts", texts=given.label, ids=side.label)
         self._decoder = Decoder(side, None)
         values: list[Array] = [np.empty(0)] * given.count
         ranks: list[Array] = [np.empty(0)] * given.count
@@ -75,6 +78,9 @@ class LiveScores:
         """Of each list the log-probability and rank of each token but the first."""
         ids = np.stack([self._given.list_tokens(index) for index in indices])
         logits = self._decoder.logits(ids)
+        if int(ids.max()) >= logits.shape[-1]:
+            facts = {"label": self._given.label, "id": int(ids.max()), "size": logits.shape[-1]}
+            raise InputsError.of("tokens_error.id_beyond", **facts)
         for row, row_ids in zip(logits, ids, strict=True):
             wide = row[:-1].astype(np.float64)
             chosen = wide[np.arange(len(wide)), row_ids[1:]]

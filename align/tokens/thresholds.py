@@ -9,6 +9,10 @@ MEAN_LIMITS: Final = {"float32": 2e-3, "bfloat16": 0.05, "float16": 0.02}
 Source: docs.nvidia.com/nemo/rl, "Add New Models", takes the mean of exp(|difference|) for this; 0.05 of it is 5 % of a
 probability, which reinforcement learning bears. The others are by the bits of the precision, with room for depth."""
 
+MOST_ONE_SIDED: Final = 1.0
+"""Where one side alone gives values to more than this many times the tokens that are compared, nothing is decided.
+Choice: prompts without values are known and not counted; an engine that lost half of the rest was not compared."""
+
 K3_LIMITS: Final = {"float32": 1e-5, "bfloat16": 0.01, "float16": 2e-3}
 """The KL estimate k3 up to which two sides agree: half the square of the mean limit, with room for single tokens.
 Choice: of noise that is normal, k3 is half its variance; the limits are about four times that of the mean limit."""

@@ -135,3 +135,16 @@ def test_no_file_and_another_file_are_refused(tmp_path):
 def test_the_mark_of_a_finding_is_of_its_rung_too():
     assert fingerprint("forward", EPSILON) != fingerprint("gradients", EPSILON)
     assert isinstance(rung(), RecordedRung)
+
+
+def test_a_tighter_bound_of_a_table_is_not_new():
+    loose = record(allowed={"limits.head": {"max_abs": 1e-3, "rmse": 1e-4}})
+    tight = record(allowed={"limits.head": {"max_abs": 1e-5, "rmse": 1e-4}})
+    assert against(loose, tight)[:2] == ([], ["the project file no longer allows limits.head.max_abs = 0.001"])
+    assert len(against(tight, loose)[0]) == 1
+
+
+def test_a_run_that_judged_nothing_is_no_success():
+    nothing = Verdict(Outcome.NOT_COMPARED, "no loss", Coverage("rungs", 0))
+    assert compare_with_baseline("b.json", record(), record(), nothing).exit_code == 2
+    assert compare_with_baseline("b.json", record(), record(), VERDICT).exit_code == 0

@@ -171,3 +171,50 @@ def test_what_cannot_be_compared_is_one_message(tmp_path, text, said):
 def test_a_precision_without_limits_is_refused():
     with pytest.raises(UsageError, match="int8"):
         align.compare_tokens("a.jsonl", "b.jsonl", dtype="int8")
+
+
+def test_a_text_that_only_the_candidate_garbles_is_a_fault(compared):
+    plain = "A plain answer, with words that follow one another and come to an end as they should."
+    damaged = "Some words and \ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd more of them follow here."
+    assert compared(rows(text=damaged), rows(text=plain)).verdict.outcome is align.Outcome.NOT_ALIGNED
+    assert compared(rows(text=damaged), rows(text=damaged)).verdict.outcome is align.Outcome.ALIGNED
+
+
+def test_values_that_one_side_lacks_are_counted_and_most_of_them_decide_nothing(compared):
+    few = [{**row, "logprobs": [*[None] * (LENGTH - 5), *row["logprobs"][-5:]]} for row in rows()]
+    verdict = compared(few).verdict
+    assert verdict.outcome is align.Outcome.NOT_COMPARED
+    assert (verdict.coverage.compared, verdict.coverage.excluded) == (LISTS * 5, LISTS * (LENGTH - PROMPT - 5))
+    prompts = [{**row, "logprobs": [*[None] * PROMPT, *row["logprobs"][PROMPT:]]} for row in rows()]
+    assert compared(prompts).verdict.outcome is align.Outcome.ALIGNED
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"tokens": [1, 10**20], "logprobs": [None, -1.0]},
+        {"tokens": [1, 2], "logprobs": [None, -1.0], "ranks": [1, 2, 3]},
+        {"tokens": [1, 2], "logprobs": [None, -1.0], "ranks": [1, "first"]},
+        {"tokens": [1, 2], "logprobs": [None, -1.0], "prompt_length": "x"},
+        {"choices": [{"text": "a", "prompt_logprobs": [None, {"abc": {"logprob": -1.0}}]}]},
+    ],
+)
+def test_values_of_another_kind_end_in_one_message(line, tmp_path):
+    path = written(tmp_path / "a.jsonl", [line])
+    with pytest.raises(InputsError):
+        align.compare_tokens(path, path)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"tokens": np.array([1.5, 2.0]), "lengths": np.array([2])},
+        {"tokens": np.array([1, 2, 3]), "lengths": np.array([5, -2])},
+        {"tokens": np.ones((2, 3), np.int64), "response_mask": np.ones((1, 3), np.int64)},
+        {"tokens": np.ones((2, 3), np.int64), "attention_mask": np.ones((2, 2), np.int64)},
+    ],
+)
+def test_arrays_that_do_not_fit_end_in_one_message(columns, tmp_path):
+    np.savez(tmp_path / "a.npz", logprobs=np.full(columns["tokens"].shape, -1.0), **columns)
+    with pytest.raises(InputsError):
+        align.compare_tokens(tmp_path / "a.npz")
