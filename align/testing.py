@@ -147,15 +147,24 @@ class SharedClimb:
     session: pytest.Session
     names: Sequence[str]
 
-    @cached_property
+    @property
     def results(self) -> dict[str, RungResult]:
-        """The rungs by name."""
+        """The rungs by name; a run that could not be made is not tried again by the next test."""
+        if isinstance(self._climbed, AlignError):
+            raise self._climbed
+        return self._climbed
+
+    @cached_property
+    def _climbed(self) -> dict[str, RungResult] | AlignError:
         chosen = [item.name for item in self.session.items if getattr(item, "climb", None) is self]
         project = self.project
         if len(chosen) < len(self.names):
             below = self.names[: 1 + max(map(self.names.index, chosen))]
             project = replace(project, rungs=tuple(_available(project, below)))
-        return {rung.name: rung for rung in climb_project(project).rungs}
+        try:
+            return {rung.name: rung for rung in climb_project(project).rungs}
+        except AlignError as error:
+            return error
 
 
 def _available(project: Project, names: Sequence[str]) -> Iterator[str]:

@@ -235,7 +235,6 @@ def _held_against(
     ladder = judged_run(folder.path).ladder
     record = record_run(ladder, folder, settings)
     comparison = compare_with_baseline(file, before or record, record, ladder.verdict)
-    accept = accept and ladder.verdict.coverage.compared > 0
     if accept:
         write_baseline(file, record, ladder.verdict)
     hand_over(comparison, {"baseline": file}, None, json)

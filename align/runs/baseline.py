@@ -202,7 +202,9 @@ def _allowances(project: Project) -> dict[str, Any]:
 
 
 def write_baseline(path: Path, record: RunRecord, verdict: Verdict) -> None:
-    """Write a run as the one that others are held against; raises DestinationError."""
+    """Write a run as the one that others are held against; raises DestinationError, UsageError if it judged nothing."""
+    if not verdict.coverage.compared:
+        raise UsageError.of("run_usage.empty_baseline", path=path)
     write_text(path, json_text(as_document(Baseline(record, verdict), {})) + "\n")
 
 

@@ -144,7 +144,10 @@ def test_a_tighter_bound_of_a_table_is_not_new():
     assert len(against(tight, loose)[0]) == 1
 
 
-def test_a_run_that_judged_nothing_is_no_success():
+def test_a_run_that_judged_nothing_is_no_success(tmp_path):
     nothing = Verdict(Outcome.NOT_COMPARED, "no loss", Coverage("rungs", 0))
     assert compare_with_baseline("b.json", record(), record(), nothing).exit_code == 2
     assert compare_with_baseline("b.json", record(), record(), VERDICT).exit_code == 0
+    with pytest.raises(UsageError, match="judged nothing"):
+        write_baseline(tmp_path / "b.json", record(), nothing)
+    assert list(tmp_path.iterdir()) == []
