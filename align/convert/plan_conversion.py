@@ -20,7 +20,7 @@ from align.checkpoints.extents import byte_blocks, retie_tensors, tied_names
 from align.checkpoints.names_in_file import is_count
 from align.core.align_sequences import grouped
 from align.core.name_map import Fill, cut_faults, term_of
-from align.core.parameters import StoredTensor, dtype_name, is_float, numpy_dtype
+from align.core.parameters import StoredTensor, dtype_name, is_float, numpy_dtype, rounded_as
 from align.core.piece_transforms import (
     Part,
     Share,
@@ -35,7 +35,7 @@ from align.core.piece_transforms import (
     zero_cuts,
     zero_parts,
 )
-from align.core.transforms import IDENTITY, Cast, Reshape, chained
+from align.core.transforms import IDENTITY, Add, Cast, Reshape, Scale, chained
 from align.names.user_rules import literal_name
 from align.rules.layer_rules import defaults
 from align.words.catalogue import close_names, say, sentence
@@ -317,6 +317,8 @@ def _after(source: StoredTensor, step: Transform) -> StoredTensor:
     def load() -> Array:
         return step.apply(source.load())
 
+    if isinstance(step, (Add, Scale)) and not rounded_as(source.dtype):
+        raise ValueError(say("plan_fault.exact_numbers", op=step.op, dtype=source.dtype))
     shape, dtype = step.output_shape(source.shape), step.output_dtype(source.dtype)
     tensor = replace(source, shape=shape, dtype=dtype, load=load)
     if isinstance(step, Reshape):
@@ -326,15 +328,17 @@ def _after(source: StoredTensor, step: Transform) -> StoredTensor:
         extent = replace(source.extent, offset=source.extent.offset + step.start * row, nbytes=tensor.nbytes)
         return replace(tensor, extent=extent)
     tensor = replace(tensor, extent=None, pieces=(), blocks=None)
-    return replace(tensor, blocks=lambda block: _cast_blocks(source, step, block)) if isinstance(step, Cast) else tensor
+    if isinstance(step, (Cast, Add, Scale)):
+        return replace(tensor, blocks=lambda block: _changed_blocks(source, step, block))
+    return tensor
 
 
-def _cast_blocks(source: StoredTensor, cast: Cast, block: int) -> Iterator[memoryview]:
-    """Blocks of the cast value; those of the source hold as many elements each."""
-    before, after = numpy_dtype(source.dtype), numpy_dtype(cast.dtype)
+def _changed_blocks(source: StoredTensor, step: Cast | Add | Scale, block: int) -> Iterator[memoryview]:
+    """Blocks of values that are changed each by itself; those of the source hold as many elements each."""
+    before, after = numpy_dtype(source.dtype), numpy_dtype(step.output_dtype(source.dtype))
     elements = max(block // after.itemsize, 1)
     for raw in byte_blocks(source, elements * before.itemsize):
-        yield cast.apply(np.frombuffer(raw, before)).view(np.uint8).data
+        yield step.apply(np.frombuffer(raw, before)).view(np.uint8).data
 
 
 STEPS = "global_step"  # MindSpore's optimizers count their steps under this name

@@ -27,7 +27,7 @@ from align.core.align_sequences import grouped
 from align.core.name_map import Fill, NameMap, Pairing
 from align.core.parameters import StoredTensor, is_float
 from align.core.training import Training
-from align.core.transforms import Cast, chained
+from align.core.transforms import Add, Cast, Scale, chained
 from align.errors import CannotRunError, MapError
 from align.models.open_side import build_side
 from align.models.user_code import load_function
@@ -151,8 +151,13 @@ class _Member:
 
 
 def moved(pair: Pairing, source: str, target: str) -> Pairing:
-    """The way of a weight, for what is kept of it: a moment is not cast with it."""
-    steps = [step for step in pair.transform.steps if not isinstance(step, Cast)]
+    """The way of a weight, for what is kept of it: a moment is neither cast with it nor added to.
+
+    Raises CannotRunError for a weight that is scaled: what then becomes of a moment is another optimizer's affair.
+    """
+    if any(isinstance(step, Scale) for step in pair.transform.steps):
+        raise CannotRunError.of("optimizer_state.scaled", name=pair.source)
+    steps = [step for step in pair.transform.steps if not isinstance(step, (Cast, Add))]
     return replace(pair, source=source, target=target, transform=chained(*steps))
 
 

@@ -18,7 +18,7 @@ from align.core.piece_transforms import (
     summed,
 )
 from align.core.thresholds import SURE
-from align.core.transforms import IDENTITY, Transform, chained
+from align.core.transforms import IDENTITY, Add, Scale, Transform, chained
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
@@ -204,8 +204,19 @@ def _sum_place(pairing: Pairing, step: Sum | Share) -> tuple[object, ...]:
 
 
 def for_gradients(name_map: NameMap) -> NameMap:
-    """The map for what is known of gradients: each term of a sum has that of the sum."""
-    return replace(name_map, pairings=tuple(map(as_gradient, name_map.pairings)))
+    """The map for what is known of gradients: each term of a sum has that of the sum.
+
+    What is added to a value changes none, and a factor of the value divides them.
+    """
+    return replace(name_map, pairings=tuple(map(_of_changed_value, map(as_gradient, name_map.pairings))))
+
+
+def _of_changed_value(pairing: Pairing) -> Pairing:
+    steps = pairing.transform.steps
+    if not any(isinstance(step, (Add, Scale)) for step in steps):
+        return pairing
+    left = (Scale(1.0 / step.factor) if isinstance(step, Scale) else step for step in steps)
+    return replace(pairing, transform=chained(*(step for step in left if not isinstance(step, Add))))
 
 
 def without_sums(name_map: NameMap) -> NameMap:

@@ -190,6 +190,68 @@ class Cast(OneStep):
         return {"op": self.op, "dtype": self.dtype, **origin}
 
 
+class _Arithmetic(OneStep):
+    """A change of each value by one number, computed in float64 and rounded once; a whole number stays whole."""
+
+    __slots__ = ()
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """The same shape."""
+        return shape
+
+    def _rounded(self, result: Array, value: Array) -> Array:
+        made = np.rint(result) if value.dtype.kind in "iub" else result
+        with np.errstate(all="ignore"):
+            return made.astype(value.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Add(_Arithmetic):
+    """One number added to each value: a norm whose port keeps `w` where the source keeps `1 + w`.
+
+    The way back takes it off; the digits that the sum rounds away do not come back.
+    """
+
+    value: float
+    op = "add"
+
+    def apply(self, value: Array) -> Array:
+        """Return the sum in the value's dtype."""
+        return self._rounded(_widened(value) + self.value, value)
+
+    def inverse(self, shape: Shape | None, dtype: str | None) -> Transform:  # noqa: ARG002
+        """Take the number off."""
+        return Add(-self.value)
+
+    def as_table(self) -> dict[str, Any]:
+        """Return the table form."""
+        return {"op": self.op, "value": self.value}
+
+
+@dataclass(frozen=True, slots=True)
+class Scale(_Arithmetic):
+    """Each value times one factor that is not 0; the way back divides by it, up to rounding."""
+
+    factor: float
+    op = "scale"
+
+    def apply(self, value: Array) -> Array:
+        """Return the product in the value's dtype."""
+        return self._rounded(_widened(value) * self.factor, value)
+
+    def inverse(self, shape: Shape | None, dtype: str | None) -> Transform:  # noqa: ARG002
+        """The reciprocal factor."""
+        return Scale(1.0 / self.factor)
+
+    def as_table(self) -> dict[str, Any]:
+        """Return the table form."""
+        return {"op": self.op, "factor": self.factor}
+
+
+def _widened(value: Array) -> Array:
+    return value.astype(np.complex128 if np.iscomplexobj(value) else np.float64)
+
+
 @dataclass(frozen=True, slots=True)
 class Chain:
     """Several transforms, one after the other."""

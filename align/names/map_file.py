@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from align.checkpoints.names_in_file import without_wrappers
@@ -16,7 +17,7 @@ from align.core.documents import DocumentFault, parse_toml, read_toml_text
 from align.core.name_map import FRAMEWORKS
 from align.core.parameters import dtype_name, is_numeric, numpy_dtype
 from align.core.piece_transforms import Crop, Pad, Part, Reorder, Share, Slice, Sum
-from align.core.transforms import IDENTITY, Cast, Chain, Permute, Reshape, Transform
+from align.core.transforms import IDENTITY, Add, Cast, Chain, Permute, Reshape, Scale, Transform
 from align.errors import DestinationError, MapError
 from align.names.map_result import refuse_doubled
 from align.names.map_text import SCHEMA, SIDES, Faults, expand_table, map_text, users_text
@@ -462,6 +463,21 @@ def _number(what: str, value: object) -> float:
     return float(value)
 
 
+def _finite(what: str, value: object) -> float:
+    if not isfinite(number := _number(what, value)):
+        msg = say("transform_fault.number", name=what, value=repr(value))
+        raise ValueError(msg)
+    return number
+
+
+def _factor(what: str, value: object) -> float:
+    factor = _finite(what, value)
+    if not factor or not isfinite(1.0 / factor):
+        msg = say("transform_fault.factor", name=what, value=repr(value))
+        raise ValueError(msg)
+    return factor
+
+
 _KEYWORDS = {"from": "origin"}
 _SPAN: dict[str, Callable[[str, Any], Any]] = {"axis": _count, "start": _count, "stop": _count}
 _SIZE: dict[str, Callable[[str, Any], Any]] = {"axis": _count, "size": _count}
@@ -477,5 +493,7 @@ _FORMS = {
     "crop": _Form(Crop, _SIZE, {"value": _number, "from": _count}),
     "pad": _Form(Pad, _SIZE, {"value": _number, "from": _count}),
     "reorder": _Form(Reorder, {"axis": _count, "blocks": _blocks}, {}),
+    "add": _Form(Add, {"value": _finite}, {}),
+    "scale": _Form(Scale, {"factor": _factor}, {}),
     "chain": _Form(Chain, {"steps": _steps}, {}),
 }

@@ -12,8 +12,8 @@ from align.checkpoints.open_checkpoint import open_checkpoint
 from align.convert.convert_checkpoint import convert_checkpoint
 from align.core.documents import to_json_data
 from align.core.name_map import Dropped, NameMap, Pairing
-from align.core.transforms import IDENTITY, Cast, chained
-from align.errors import UsageError
+from align.core.transforms import IDENTITY, Add, Cast, Scale, chained
+from align.errors import MapError, UsageError
 
 STATED = 'source = "torch"\ntarget = "mindspore"\n'
 ROTATION = r"""
@@ -146,3 +146,35 @@ def test_a_value_filled_from_a_record_is_cast_and_its_loss_is_said(write, tmp_pa
     back = convert_checkpoint(tmp_path / "v.ckpt", tmp_path / "w2.pth", name_map=path, dtype="bf16")
     assert values(tmp_path / "w2.pth")["scale"].dtype == ml_dtypes.bfloat16
     assert "the cast float32 -> bfloat16 rounds 1 value of 1 tensor: scale" in back.warnings
+
+
+def test_numbers_added_and_factors_are_undone_on_the_way_back(write, tmp_path) -> None:
+    (tmp_path / "map.toml").write_text(
+        STATED
+        + """
+[names]
+"norm.weight" = { to = "norm.gamma", op = "add", value = 1.0 }
+"out.weight" = { to = "out.weight", op = "chain", steps = [
+    { op = "scale", factor = 8.0 },
+    { op = "permute", axes = [1, 0] },
+] }
+""",
+        encoding="utf-8",
+    )
+    norm = np.array([-0.5, 0.0, 0.25], np.float32)
+    given = write("w.pth", **{"norm.weight": norm, "out.weight": WEIGHT})
+    there = convert_checkpoint(given, tmp_path / "out.ckpt", name_map=tmp_path / "map.toml")
+    assert there.verified
+    assert values(tmp_path / "out.ckpt")["norm.gamma"].tolist() == [0.5, 1.0, 1.25]
+    np.testing.assert_array_equal(values(tmp_path / "out.ckpt")["out.weight"], 8 * WEIGHT.T, strict=True)
+    convert_checkpoint(tmp_path / "out.ckpt", tmp_path / "back.pth", name_map=tmp_path / "map.toml")
+    for name, value in {"norm.weight": norm, "out.weight": WEIGHT}.items():
+        np.testing.assert_array_equal(values(tmp_path / "back.pth")[name], value, strict=True)
+
+
+@pytest.mark.parametrize("transform", [Add(1.0), Scale(2.0)])
+def test_whole_numbers_are_neither_added_to_nor_scaled(write, tmp_path, transform) -> None:
+    given = write("w.npz", ids=np.arange(4))
+    names = NameMap("a", "b", (Pairing("ids", "ids", "user", 1.0, transform),))
+    with pytest.raises(MapError, match="needs floating numbers, and these are int64"):
+        convert_checkpoint(given, tmp_path / "out.ckpt", name_map=names)

@@ -13,8 +13,8 @@ import pytest
 from align.checkpoints.extents import byte_blocks, mapped
 from align.convert.plan_conversion import plan_conversion, transformed_tensor, with_dtype
 from align.core.name_map import Fill, NameMap, Pairing
-from align.core.parameters import Extent, StoredTensor
-from align.core.transforms import IDENTITY, Cast, Permute, Reshape, chained
+from align.core.parameters import Extent, StoredTensor, rounded_as
+from align.core.transforms import IDENTITY, Add, Cast, Permute, Reshape, Scale, chained
 
 DTYPES = ["float64", "float32", "float16", "bfloat16", "int64", "uint8", "bool", "complex64"]
 
@@ -36,6 +36,11 @@ def test_blocks_and_array_are_the_same_bytes(tmp_path, data) -> None:
     value = np.random.default_rng(0).integers(0, 99, shape).astype(np.dtype(getattr(ml_dtypes, before, before)))
     steps = [Permute(tuple(data.draw(st.permutations(range(len(shape)))))), Cast(after), Reshape((value.size,))]
     chosen = data.draw(st.lists(st.sampled_from(steps[:2]), max_size=2, unique=True))
+    chosen += (
+        data.draw(st.sampled_from([(), (Add(1.0),), (Scale(0.3), Add(-2.0))]))
+        if not chosen and rounded_as(before)
+        else ()
+    )
     transform = chained(*chosen, *data.draw(st.sampled_from([(), (steps[2],)])))
     made = transformed_tensor(in_file(tmp_path, value), "x", transform)
     block = 16 * data.draw(st.integers(1, 5))
@@ -46,7 +51,7 @@ def test_blocks_and_array_are_the_same_bytes(tmp_path, data) -> None:
 
 
 @pytest.mark.parametrize(
-    "transform", [Cast("bfloat16"), chained(Reshape((1 << 12, 1 << 10)), Cast("float64")), Permute((1, 0))]
+    "transform", [Cast("bfloat16"), chained(Reshape((1 << 12, 1 << 10)), Cast("float64")), Permute((1, 0)), Scale(0.5)]
 )
 def test_no_large_tensor_is_held_in_memory(tmp_path, transform) -> None:
     source = in_file(tmp_path, np.zeros((1 << 10, 1 << 12), np.float32))

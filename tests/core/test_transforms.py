@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 
 from align.core.transforms import (
     IDENTITY,
+    Add,
     Cast,
     Chain,
     Permute,
     Reshape,
+    Scale,
     Transform,
     chained,
 )
@@ -33,6 +35,8 @@ def fitting(draw: st.DrawFn) -> tuple[np.ndarray, Transform]:
     axes = draw(st.permutations(range(value.ndim)))
     reshaped = draw(st.sampled_from([(value.size,), (1, *value.shape), (*value.shape, 1)]))
     permute, cast = Permute(tuple(axes)), Cast("float64")
+    number = value.dtype == np.float32  # what a sum of these keeps of the digits: all
+    permute = draw(st.sampled_from([permute, chained(Add(1.0), permute), Scale(-0.5)])) if number else permute
     permuted = permute.output_shape(value.shape)
     chains = [chained(permute, Reshape((*permuted, 1)), cast), chained(cast, permute), Chain((Reshape(reshaped),))]
     return value, draw(st.sampled_from([IDENTITY, permute, Reshape(reshaped), cast, *chains]))
@@ -182,3 +186,22 @@ def test_bfloat16_is_cast_by_rounding_to_even() -> None:
 def test_a_faulty_table_is_refused_with_its_fault(table: dict[str, object], fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         parse_transform(table)
+
+
+def test_a_number_is_added_and_taken_off_in_the_dtype_of_the_tensor() -> None:
+    weight = np.array([0.0, -0.25, 0.5], ml_dtypes.bfloat16)
+    shifted = Add(1.0).apply(weight)
+    assert (shifted.dtype, shifted.tolist()) == (weight.dtype, [1.0, 0.75, 1.5])
+    assert Add(1.0).inverse(None, None).apply(shifted).tolist() == weight.tolist()
+    assert Scale(4.0).apply(weight).tolist() == [0.0, -1.0, 2.0]
+    assert Scale(4.0).inverse(weight.shape, "bfloat16") == Scale(0.25)
+    assert Scale(0.1).apply(np.array([3.0], np.float32)) == np.float32(3.0 * 0.1)  # rounded once
+
+
+def test_a_factor_that_cannot_be_undone_is_no_factor() -> None:
+    for table in ({"op": "scale", "factor": 0}, {"op": "scale", "factor": 1e-320}, {"op": "scale", "factor": "2"}):
+        with pytest.raises(ValueError, match="factor must be a number"):
+            parse_transform(table)
+    for table in ({"op": "add", "value": float("nan")}, {"op": "add", "value": True}):
+        with pytest.raises(ValueError, match="value must be a number"):
+            parse_transform(table)

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from align.core.name_map import Ambiguity, Dropped, NameMap, Pairing, Unmatched
-from align.core.transforms import IDENTITY, Cast, Chain, Permute, Reshape
+from align.core.transforms import IDENTITY, Add, Cast, Chain, Permute, Reshape, Scale
 from align.errors import DestinationError, MapError, MissingFileError
 from align.names.map_file import kept_lines, read_map, read_rules, write_map
 
@@ -29,6 +29,7 @@ TRANSFORMS = st.one_of(
     st.lists(st.integers(0, 9), max_size=4).map(lambda shape: Reshape(tuple(shape))),
     st.permutations(range(3)).map(lambda axes: Permute(tuple(axes))),
     st.sampled_from(["float16", "bfloat16", "int64", "float8_e5m2"]).map(Cast),
+    st.sampled_from([Add(1.0), Scale(-1e-05), Chain((Scale(8.0), Add(0.1)))]),
     st.just(Chain((Permute((1, 0)), Reshape((6,), (2, 3)), Cast("float16", "float32")))),
 )
 
