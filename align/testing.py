@@ -79,10 +79,15 @@ def climb_project(project: Project) -> LadderResult:
     """Run the rungs that a project asks for, behind failures too."""
     from align.cli.project import perform
     from align.core.about import RUN_FOLDER
+    from align.runs.baseline import keep_last_run
     from align.runs.climb_ladder import Climb, climb_ladder
+    from align.runs.run_folder import RunFolder
 
+    folder = project.run_folder or Path(RUN_FOLDER)
     with _quiet():
-        return climb_ladder(project, project.run_folder or Path(RUN_FOLDER), perform, Climb(keep_going=True))
+        result = climb_ladder(project, folder, perform, Climb(keep_going=True))
+    keep_last_run(result, RunFolder(folder), project)
+    return result
 
 
 @contextlib.contextmanager

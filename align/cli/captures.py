@@ -1,4 +1,4 @@
-"""Commands before any comparison: `align capture`, `trace`, `doctor`, `lint`, `scan`, `explain`; and `advise`."""
+"""Commands before any comparison, from `align capture` to `explain`; `advise`, `plugins` and `schema`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from align.cli.given import own_hints, tell, tell_in_place
+from align.cli.given import own_hints, print_json, tell, tell_in_place
 from align.cli.shared import (
     TRAINING_SIDE,
     BatchesOfStepsOption,
@@ -33,6 +33,7 @@ from align.cli.shared import (
     hand_over,
     progress_bar,
 )
+from align.core.about import PACKAGE
 from align.errors import UsageError
 
 if TYPE_CHECKING:
@@ -350,7 +351,6 @@ def explain_command(
     from itertools import chain
     from json import dumps
 
-    from align.cli.given import print_json
     from align.report.show_result import print_explanations
     from align.rules.codes import explain_code, explanations
     from align.words.catalogue import speaking
@@ -442,3 +442,82 @@ def advise_command(
     result = advise(candidate, baseline=baseline or (), **bound)
     sources = {**numbered_sources("candidate", candidate), **numbered_sources("reference", baseline or [])}
     return finish(result, sources, run, json, show_all=show_all)
+
+
+# `align plugins`: what is installed, what is missing, and how to get it.
+
+
+def plugins_command(
+    check: Annotated[
+        bool, typer.Option("--check", help="Hold rules and plugins of your own against their examples.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> int:
+    """List frameworks, formats of checkpoints, logs, dumps and settings, rungs and model families; say what is usable.
+
+    Exit code, with --check, 0: every example of your own rules and plugins is as it should be; 1: some are not.
+    """
+    import json as json_module
+
+    from align.report.show_result import print_plugins
+
+    if check:
+        from align.runs.check_plugins import check_plugins
+
+        checks = check_plugins()
+        rows = [{**dataclasses.asdict(one), "reasons": list(one.reasons)} for one in checks]
+        print_json(json_module.dumps(rows, indent=1)) if json else print_plugins(rows)
+        return 1 if any(one.state == "failed" for one in checks) else 0
+    rows = _plugin_rows()
+    print_json(json_module.dumps(rows, indent=1)) if json else print_plugins(rows)
+    return 0
+
+
+def _plugin_rows() -> list[dict[str, Any]]:
+    from align.core.load_code import INSTALL_HINT, plugin_states, refused_plugins
+    from align.rules.model_families import model_families
+
+    rows = []
+    for state in plugin_states(try_import=False):
+        hint = "; ".join(INSTALL_HINT.get(package, f"pip install {package}") for package in state.missing)
+        rows.append(
+            {
+                "room": state.kind,
+                "name": state.plugin.name,
+                "summary": state.plugin.summary,
+                "state": f"missing: {hint}" if state.missing else "ready",
+                "package": state.package,
+            }
+        )
+    rows += [
+        {
+            "room": entry.group.partition(".")[2],
+            "name": entry.entry,
+            "summary": "",
+            "state": f"refused: {entry.fault}",
+            "package": entry.package,
+        }
+        for entry in refused_plugins()
+    ]
+    rows += [
+        {"room": "families", "name": family.name, "summary": family.about, "state": "ready", "package": ""}
+        for family in model_families()
+    ]
+    return rows
+
+
+def schema_command(
+    kind: Annotated[
+        str | None, typer.Argument(metavar="KIND", help="Kind of document, such as forward; without one, list them.")
+    ] = None,
+) -> int:
+    """Print the JSON schema of what --json prints and run folders hold, of one kind of result or of an error."""
+    folder = PACKAGE / "runs" / "schemas"
+    kinds = sorted(path.name.partition(".")[0] for path in folder.glob("*.schema.json"))
+    if kind is None:
+        tell("\n".join(kinds))
+        return 0
+    if kind not in kinds:
+        raise UsageError.of("cli_usage.no_schema", kind=kind, kinds=kinds)
+    print_json((folder / f"{kind}.schema.json").read_text(encoding="utf-8").rstrip())
+    return 0

@@ -8,7 +8,8 @@ import os
 import shlex
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -33,7 +34,7 @@ from align.cli.shared import (
     ReferenceDtypeOption,
     hand_over,
 )
-from align.core.about import PACKAGE, RUN_FOLDER
+from align.core.about import RUN_FOLDER
 from align.errors import AlignError
 from align.words.catalogue import ENGLISH, VARIABLE, say, speak, speaking, word
 
@@ -173,7 +174,8 @@ def run_command(  # noqa: PLR0913 - one parameter an option
     no failure stops it, and the exit code is 1 if anything is new, else 0.
     """
     from align.errors import UsageError
-    from align.report.show_result import print_result
+    from align.report.show_result import print_result, print_since
+    from align.runs.baseline import keep_last_run
     from align.runs.climb_ladder import Climb, climb_ladder
     from align.runs.project_file import NAME
     from align.runs.read_settings import find_settings
@@ -195,6 +197,7 @@ def run_command(  # noqa: PLR0913 - one parameter an option
     except KeyboardInterrupt:
         tell(say("ladder_table.kept"), err=True)
         raise
+    difference = keep_last_run(result, RunFolder(chosen), settings)
     document = RunFolder(chosen).read("ladder") or {}
     if json and baseline is None:
         import json as json_module
@@ -202,6 +205,8 @@ def run_command(  # noqa: PLR0913 - one parameter an option
         print_json(json_module.dumps(document, indent=1, ensure_ascii=False))
     elif not json:
         print_result(document, only_first=speaks_only_first())
+        if difference is not None and baseline is None and not speaks_only_first():
+            print_since(difference)
     if junit is not None or sarif is not None:
         _write_files(chosen, {"junit": junit, "sarif": sarif}, quiet=json)
     if baseline is None:
@@ -376,10 +381,13 @@ def _export(run_folder: Path, files: Mapping[str, Path | None], card: Path | Non
     from align.cli.shared import finish
     from align.report.card import write_card
     from align.report.judged_run import judged_run
+    from align.runs.run_folder import RunFolder
 
-    written = write_card(run_folder, card) if card is not None else ()
-    _write_files(run_folder, files, quiet=True)
-    ladder = judged_run(run_folder).ladder
+    read = cache(RunFolder(run_folder).read)
+    written = write_card(run_folder, card, read) if card is not None else ()
+    if any(files.values()):
+        _write_files(run_folder, files, quiet=True)
+    ladder = judged_run(run_folder, read).ladder
     if json:
         return finish(ladder, {}, None, json=True)
     from align.report.show_result import print_verdict
@@ -566,84 +574,3 @@ def _sides_of(job: FixJob, result: FixResult) -> Project:
     settings = find_nothing()
     sides = {"reference": result.reference or None, "candidate": result.candidate or job.candidate.model}
     return replace(settings, **{name: replace(getattr(settings, name), model=model) for name, model in sides.items()})
-
-
-# `align plugins`: what is installed, what is missing, and how to get it.
-
-
-def plugins_command(
-    check: Annotated[
-        bool, typer.Option("--check", help="Hold rules and plugins of your own against their examples.")
-    ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> int:
-    """List frameworks, formats of checkpoints, logs, dumps and settings, rungs and model families; say what is usable.
-
-    Exit code, with --check, 0: every example of your own rules and plugins is as it should be; 1: some are not.
-    """
-    import json as json_module
-
-    from align.report.show_result import print_plugins
-
-    if check:
-        from align.runs.check_plugins import check_plugins
-
-        checks = check_plugins()
-        rows = [{**asdict(one), "reasons": list(one.reasons)} for one in checks]
-        print_json(json_module.dumps(rows, indent=1)) if json else print_plugins(rows)
-        return 1 if any(one.state == "failed" for one in checks) else 0
-    rows = _plugin_rows()
-    print_json(json_module.dumps(rows, indent=1)) if json else print_plugins(rows)
-    return 0
-
-
-def _plugin_rows() -> list[dict[str, Any]]:
-    from align.core.load_code import INSTALL_HINT, plugin_states, refused_plugins
-    from align.rules.model_families import model_families
-
-    rows = []
-    for state in plugin_states(try_import=False):
-        hint = "; ".join(INSTALL_HINT.get(package, f"pip install {package}") for package in state.missing)
-        rows.append(
-            {
-                "room": state.kind,
-                "name": state.plugin.name,
-                "summary": state.plugin.summary,
-                "state": f"missing: {hint}" if state.missing else "ready",
-                "package": state.package,
-            }
-        )
-    rows += [
-        {
-            "room": entry.group.partition(".")[2],
-            "name": entry.entry,
-            "summary": "",
-            "state": f"refused: {entry.fault}",
-            "package": entry.package,
-        }
-        for entry in refused_plugins()
-    ]
-    rows += [
-        {"room": "families", "name": family.name, "summary": family.about, "state": "ready", "package": ""}
-        for family in model_families()
-    ]
-    return rows
-
-
-def schema_command(
-    kind: Annotated[
-        str | None, typer.Argument(metavar="KIND", help="Kind of document, such as forward; without one, list them.")
-    ] = None,
-) -> int:
-    """Print the JSON schema of what --json prints and run folders hold, of one kind of result or of an error."""
-    from align.errors import UsageError
-
-    folder = PACKAGE / "runs" / "schemas"
-    kinds = sorted(path.name.partition(".")[0] for path in folder.glob("*.schema.json"))
-    if kind is None:
-        tell("\n".join(kinds))
-        return 0
-    if kind not in kinds:
-        raise UsageError.of("cli_usage.no_schema", kind=kind, kinds=kinds)
-    print_json((folder / f"{kind}.schema.json").read_text(encoding="utf-8").rstrip())
-    return 0

@@ -10,29 +10,44 @@ from __future__ import annotations
 import os
 import shlex
 from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from align.core.atomic_files import sha256_of, write_text
 from align.core.documents import json_text, kept_sentences
 from align.core.verdicts import ShownResult, Verdict
 from align.errors import MissingFileError, ReportError
 from align.report.blocks import format_shape
-from align.report.judged_run import judged_run, rung_title
+from align.report.judged_run import (
+    WEIGHTS,
+    judged_run,
+    made_weights,
+    result_of_models,
+    run_environment,
+    rung_title,
+)
 from align.report.write_report import code_span, markdown_table, plain
-from align.runs.baseline import JUDGED_STATES, RunDifference, RunRecord, compare_with_baseline, read_record, record_run
+from align.runs.baseline import (
+    JUDGED_STATES,
+    RunDifference,
+    RunRecord,
+    compare_with_baseline,
+    read_last_run,
+    read_record,
+    record_run,
+)
 from align.runs.project_file import read_project
-from align.runs.run_folder import as_document, read_document
+from align.runs.run_folder import RunFolder, as_document, read_document
 from align.runs.rung import rungs
-from align.words.catalogue import say, sentence, speaking, word
+from align.words.catalogue import ENGLISH, say, sentence, speaking, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from align.report.judged_run import JudgedRun
+    from align.report.judged_run import JudgedRun, Reader
     from align.runs.project_file import ProjectSide
 
-WEIGHTS = (".ckpt", ".pth", ".pt", ".bin", ".safetensors", ".npz", ".onnx", ".mindir", ".pdparams", ".h5")
 SIDES = ("reference", "candidate")
 KINDS = ("weights", "code", "inputs", "other")
 
@@ -95,16 +110,19 @@ class CardVerification(ShownResult):
         return 1 if self.differs or self.files else 0
 
 
-def write_card(run_folder: Path, path: Path) -> tuple[Path, Path]:
+def write_card(run_folder: Path, path: Path, read: Reader | None = None) -> tuple[Path, Path]:
     """Write the card of a run folder as `NAME.md`, in the reader's language, and `NAME.json`; return both.
 
+    `read` is by what results are read.
     Raises RunFolderError for a folder without sound results, ReportError for one that no `align run` has written or
     whose project file is not there, and DestinationError.
     """
     files = _card_file(path, ".md"), _card_file(path, ".json")
-    card = make_card(run_folder, path)
-    with speaking():
-        text = card_as_markdown(make_card(run_folder, path), files[1].name)
+    read = read or cache(RunFolder(run_folder).read)
+    card = make_card(judged_run(run_folder, read), path)
+    with speaking() as language:
+        told = card if language == ENGLISH else make_card(judged_run(run_folder, read), path)
+        text = card_as_markdown(told, files[1].name)
     write_text(files[0], text)
     write_text(files[1], json_text(as_document(card, {})) + "\n")
     return files
@@ -115,20 +133,20 @@ def _card_file(path: Path, suffix: str) -> Path:
     return path.with_suffix(suffix) if path.suffix in (".md", ".json") else path.with_name(path.name + suffix)
 
 
-def make_card(run_folder: Path, path: Path) -> Card:
-    """The card of a run folder, to be written to a path; sentences are in the language that is spoken."""
-    run = judged_run(run_folder)
+def make_card(run: JudgedRun, path: Path) -> Card:
+    """The card of a run, to be written to a path; sentences are in the language that is spoken."""
     file = Path(run.climb.get("made_from", {}).get("project", {}).get("path", ""))
     if not file.is_file():
-        raise ReportError.of("report_usage.no_card", folder=run_folder)
+        raise ReportError.of("report_usage.no_card", folder=run.folder.path)
     project, base = read_project(file), file.resolve().parent
-    record = record_run(run.ladder, run.folder, project)
+    last = read_last_run(run.folder) or {"record": {}}
+    record = record_run(run.ladder, run.folder, project, last["record"].get("commit", ""))
     sources = {*_given(record), *_made(run), *_arrays(run)}
     return Card(
         project=Path(os.path.relpath(file.resolve(), path.resolve().parent)).as_posix(),
         sides={name: _of_side(getattr(project, name), base) for name in SIDES},
         sources=tuple(sorted(sources, key=lambda source: (KINDS.index(source.kind), source.name))),
-        environment=_environment(run, record.versions),
+        environment=run_environment(run),
         record=record,
         accepted={one.layers: one.reason for one in project.allowances.accepted},
         unverified=tuple(dict.fromkeys(_unverified(run))),
@@ -151,31 +169,17 @@ def _given(record: RunRecord) -> Iterator[CardSource]:
 
 def _made(run: JudgedRun) -> Iterator[CardSource]:
     """The weights that the run took from a model, or converted."""
-    for rung in run.rungs:
-        for name, facts in rung.evidence.items():
-            if Path(name).suffix in WEIGHTS and "sha256" in facts:
-                yield CardSource("weights", name, str(facts["sha256"]), True)
+    for name, mark in made_weights(run):
+        yield CardSource("weights", name, mark, True)
 
 
 def _arrays(run: JudgedRun) -> Iterator[CardSource]:
     """The arrays that both models were given."""
-    inputs = _ran(run).get("inputs") or {}
+    inputs = result_of_models(run).get("inputs") or {}
     for name, facts in inputs.items():
         shape = facts.get("shape")
         shown = f"{name}: {facts.get('dtype', '')}{format_shape(shape) if isinstance(shape, list) else ''}"
         yield CardSource("inputs", shown, str(facts.get("sha256", "")), False)
-
-
-def _environment(run: JudgedRun, versions: Mapping[str, str]) -> dict[str, str]:
-    known = _ran(run).get("environment") or {}
-    facts = [(side, name, value) for side, facts in known.items() for name, value in facts.items()]
-    return {f"{side}: {name}": str(value) for side, name, value in facts if name not in versions}
-
-
-def _ran(run: JudgedRun) -> Mapping[str, Any]:
-    """The result of a rung that ran both models, and was judged by it; {} where there is none."""
-    judged = {rung.kind for rung in run.rungs if rung.state in JUDGED_STATES}
-    return next((run.documents[kind] for kind in ("forward", "step") if kind in judged & run.documents.keys()), {})
 
 
 def _unverified(run: JudgedRun) -> Iterator[str]:
@@ -208,7 +212,7 @@ def card_as_markdown(card: Card, document: str) -> str:
         _section("allowed", _allowed(card)),
         _section("unverified", "\n".join(f"- {plain(text)}" for text in card.unverified)),
         _section("sources", _sources(card)),
-        _section("versions", _pairs({**card.record.versions, **card.environment})),
+        _section("versions", _pairs({**_commit(card), **card.record.versions, **card.environment})),
         _section("commands", f"```sh\n{_commands(card)}\n```"),
         _section("again", f"{say('card.how', document=code_span(document))}\n\n{command}"),
     ]
@@ -264,6 +268,11 @@ def _sources(card: Card) -> str:
     return markdown_table(head, rows) if rows else ""
 
 
+def _commit(card: Card) -> dict[str, str]:
+    """The commit of the port, by its name on the page; {} where it is not known."""
+    return {say("page.commit"): card.record.commit} if card.record.commit else {}
+
+
 def _pairs(facts: Mapping[str, str]) -> str:
     head = [say("sources.name"), say("card.version")]
     return markdown_table(head, ([plain(name), plain(value)] for name, value in facts.items()))
@@ -306,7 +315,7 @@ def read_card(path: Path) -> StatedCard:
 
 def verify_card(stated: StatedCard, project: Path, run_folder: Path) -> CardVerification:
     """Say what a run, which was made of the project of a card, differs by from what the card says."""
-    here = make_card(run_folder, stated.file)
+    here = make_card(judged_run(run_folder), stated.file)
     comparison = compare_with_baseline(stated.file, stated.record, here.record, here.verdict)
     base = project.resolve().parent
     files = [name for name, mark in stated.record.files.items() if not _is_file_with(base / name, mark)]

@@ -8,6 +8,7 @@ since, or where a later run did not come to its end.
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -17,7 +18,8 @@ from align.core.traces import capture_key
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import RunFolderError
 from align.report.blocks import format_number, format_ranges
-from align.runs.climb_ladder import TEXTS, changed_file, read_files_of
+from align.runs.baseline import JUDGED_STATES, read_last_run
+from align.runs.climb_ladder import PACKAGES, TEXTS, changed_file, read_files_of
 from align.runs.run_folder import COMMANDS, KINDS, LADDER, RunFolder
 from align.runs.rung import (
     FORESEEN,
@@ -31,7 +33,7 @@ from align.runs.rung import (
     rungs,
     shown,
 )
-from align.words.catalogue import ENGLISH, in_language, say, sentence, spoken, word
+from align.words.catalogue import ENGLISH, in_language, listed, say, sentence, spoken, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 SHOWN = (*JUDGED.values(), "stale", "foreseen")  # states in which a rung has a result of its own
 Documents = dict[str, dict[str, Any]]
+Reader = Callable[[str], "dict[str, Any] | None"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +77,18 @@ class JudgedRun:
         return self.documents.get(rung.kind) if has_own else None
 
 
-def judged_run(path: Path | str) -> JudgedRun:
-    """Return the rungs of a run folder; raises RunFolderError if it is none, is empty or holds a damaged result."""
+def judged_run(path: Path | str, read: Reader | None = None) -> JudgedRun:
+    """Return the rungs of a run folder; raises RunFolderError if it is none, is empty or holds a damaged result.
+
+    `read` is by what results are read, for whoever asks for one run in several languages.
+    """
     folder = RunFolder.open(Path(path))
+    read = read or folder.read
     try:
-        climb = in_words(folder.read("ladder") or {}, spoken())
+        climb = in_words(read("ladder") or {}, spoken())
         climbed = list(_climbed(climb))
         kinds = dict.fromkeys([*KINDS, *(rung.kind for rung in climbed if rung.kind)])
-        documents = {
-            kind: in_words(document, spoken()) for kind in kinds if (document := folder.read(kind)) is not None
-        }
+        documents = {kind: in_words(document, spoken()) for kind in kinds if (document := read(kind)) is not None}
         found = _Results(folder, documents, str(climb.get("created", "")))
         states = (*map(found.as_it_is_now, climbed), *found.beside(climbed))
         newest = max(str(document["created"]) for document in (*documents.values(), *([climb] if climb else [])))
@@ -284,3 +289,93 @@ def emulated_coverage(document: dict[str, Any]) -> Mapping[str, Any]:
     """How many calls of layers were looked at."""
     calls = {(one["module"], one["call"]) for one in document["layers"]}
     return own_fields(to_json_data(Coverage("layers", len(calls))))
+
+
+def rung_coverage(rung: RungResult, document: dict[str, Any]) -> Mapping[str, Any]:
+    """How much of the two sides a rung rests on: of a result that several read, its own part."""
+    if rung.kind == "emulate":
+        return emulated_coverage(document)
+    own: Mapping[str, Any] = document["verdict"]["coverage"]
+    readers = (one for one in rungs() if one.name == rung.name and rung.kind in one.kinds)
+    return next((one.judge(document).coverage for one in readers), own)
+
+
+# What a run rests on, as the head of its page has it: the commit, weights, devices, versions, coverage and allowances.
+
+WEIGHTS = (".ckpt", ".pth", ".pt", ".bin", ".safetensors", ".npz", ".onnx", ".mindir", ".pdparams", ".h5")
+SHOWN_OF_HASH = 12  # format: characters of a hash, which tell the files and commits of one port apart
+DIRTY = "-dirty"
+
+
+def head_facts(run: JudgedRun) -> dict[str, str]:
+    """What a run rests on by the name of the fact, in words; what the folder does not hold is left out."""
+    record = (read_last_run(run.folder) or {}).get("record") or {}
+    facts = {
+        "date": f"{run.created:%Y-%m-%d %H:%M} UTC",
+        "commit": _commit(record.get("commit", "")),
+        "weights": listed([f"{name} {mark[:SHOWN_OF_HASH]}" for name, mark in _weights(run, record).items()]),
+        "devices": listed([f"{name} {value}" for name, value in run_environment(run).items()]),
+        "versions": listed([f"{name} {value}" for name, value in _versions(run, record).items()]),
+        "coverage": listed([*_coverages(run)], "; "),
+        "accepted": listed([*_accepted(record)], "; "),
+    }
+    if record and not facts["accepted"]:
+        facts["accepted"] = say("card.none")
+    return {name: text for name, text in facts.items() if text}
+
+
+def _commit(commit: str) -> str:
+    short = commit.removesuffix(DIRTY)[:SHOWN_OF_HASH]
+    return say("page.edited", commit=short) if commit.endswith(DIRTY) else short
+
+
+def _weights(run: JudgedRun, record: Mapping[str, Any]) -> dict[str, str]:
+    """The hashes of all weights by file: those that the run was given and made, or else those that results name."""
+    given = {name: mark for name, mark in record.get("files", {}).items() if Path(name).suffix in WEIGHTS}
+    if record:
+        return given | dict(made_weights(run))
+    sources = [one for document in run.documents.values() for one in document["made_from"].values()]
+    hashed = {Path(one["path"]).name: one["sha256"] for one in sources if "path" in one and "sha256" in one}
+    return {name: mark for name, mark in hashed.items() if Path(name).suffix in WEIGHTS}
+
+
+def made_weights(run: JudgedRun) -> Iterator[tuple[str, str]]:
+    """The weights that the run took from a model, or converted, each with its hash."""
+    for rung in run.rungs:
+        for name, facts in rung.evidence.items():
+            if Path(name).suffix in WEIGHTS and "sha256" in facts:
+                yield name, str(facts["sha256"])
+
+
+def run_environment(run: JudgedRun) -> dict[str, str]:
+    """The machine and devices of both sides, without versions."""
+    known = result_of_models(run).get("environment") or {}
+    facts = [(side, name, value) for side, facts in known.items() for name, value in facts.items()]
+    return {f"{side}: {name}": str(value) for side, name, value in facts if name not in PACKAGES}
+
+
+def _versions(run: JudgedRun, record: Mapping[str, Any]) -> dict[str, str]:
+    known = result_of_models(run).get("environment") or {}
+    measured = {name: str(value) for facts in known.values() for name, value in facts.items() if name in PACKAGES}
+    return measured | dict(record.get("versions", {}))
+
+
+def result_of_models(run: JudgedRun) -> Mapping[str, Any]:
+    """The result of a rung that ran both models, and was judged by it; {} where there is none."""
+    judged = {rung.kind for rung in run.rungs if rung.state in JUDGED_STATES}
+    return next((run.documents[kind] for kind in ("forward", "step") if kind in judged & run.documents.keys()), {})
+
+
+def _coverages(run: JudgedRun) -> Iterator[str]:
+    for rung in run.rungs:
+        document = run.document(rung) if rung.state in JUDGED_STATES else None
+        if document is not None:
+            coverage = rung_coverage(rung, document)
+            facts = {"count": coverage["compared"], "unit": word("unit", str(coverage["unit"]))}
+            yield say("page.covered", name=rung_title(rung), **facts)
+
+
+def _accepted(record: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in record.get("allowances", {}).items():
+        if name.startswith("accepted."):
+            yield say("page.allowed", layers=name.removeprefix("accepted."), reason=value)

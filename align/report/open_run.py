@@ -14,12 +14,11 @@ from align.errors import FrameworkMissingError, ReportError, RunFolderError
 from align.names.map_export import COLUMNS, map_rows
 from align.report.blocks import NON_FINITE, Block, Lines, Table, as_float
 from align.report.draw_plot import PLOTS, draw_plot, font_note
-from align.report.judged_run import emulated_coverage, judged_run, unfinished_text
+from align.report.judged_run import judged_run, rung_coverage, unfinished_text
 from align.report.kinds.ladder import FAULTY, failure_lines, next_steps, rung_reason, source_blocks, summary_blocks
 from align.report.kinds.steps import SIDES, step_parameters
 from align.report.show_result import Shown, blocks_as_html, result_blocks
 from align.runs.run_folder import KINDS, LADDER, RunFolder, as_document
-from align.runs.rung import rungs
 from align.words.catalogue import say, speaking, spoken, word
 
 if TYPE_CHECKING:
@@ -212,20 +211,11 @@ def _rung(run: JudgedRun, rung: RungResult) -> ReportRung:
     if document is None:
         return reported
     try:
-        coverage = own_fields(_coverage(rung, document))
+        coverage = own_fields(rung_coverage(rung, document))
         return replace(reported, coverage=coverage, created=document["created"], made_from=document["made_from"])
     except (KeyError, TypeError, ValueError) as error:
         file = run.folder.file(rung.kind)
         raise RunFolderError.of("report_usage.no_verdict", file=file, error=repr(error)) from error
-
-
-def _coverage(rung: RungResult, document: dict[str, Any]) -> Mapping[str, Any]:
-    """How much of the two sides a rung rests on: of a result that several read, its own part."""
-    if rung.kind == "emulate":
-        return emulated_coverage(document)
-    own: Mapping[str, Any] = document["verdict"]["coverage"]
-    readers = (one for one in rungs() if one.name == rung.name and rung.kind in one.kinds)
-    return next((one.judge(document).coverage for one in readers), own)
 
 
 # The files under `notebooks/` that a report is made from, found in a wheel, an editable install and a checkout.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import string
 from dataclasses import replace
+from functools import cache
 from html import escape
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -24,13 +25,15 @@ from align.report.blocks import (
     Lines,
     Table,
 )
-from align.report.judged_run import judged_run
+from align.report.judged_run import head_facts, judged_run
 from align.report.kinds.culprits import culprit_blocks, fix_blocks, patch_blocks, patch_title
 from align.report.kinds.ladder import (
+    against_blocks,
     culprit_lines,
     next_steps,
     remedy_lines,
     rung_reason,
+    since_line,
     source_blocks,
 )
 from align.report.open_run import LISTED_WHOLE, read_template
@@ -38,6 +41,7 @@ from align.report.page_blocks import (
     block_html,
     draw_page_plot,
     embedded,
+    facts_html,
     folded_facts,
     model_trees,
     share_data,
@@ -85,10 +89,11 @@ def page_html(folder: RunFolder) -> str:
     """
     created = dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     plots: dict[str, PagePlot] = {}
+    read = cache(folder.read)
     versions, skips, words = {}, "", {}
     for language in LANGUAGES:
         with speaking(language):
-            run = judged_run(folder.path)
+            run = judged_run(folder.path, read)
             plots = plots or _plots(run)
             versions[language] = _version(run, plots, created)
             skips += (
@@ -133,6 +138,7 @@ def _version(run: JudgedRun, plots: Mapping[str, PagePlot], created: str) -> str
     footer = escape(say("page.made", created=created, version=__version__))
     return (
         f'<div class="version" lang="{spoken()}"><main>{_verdict(run, rungs)}'
+        f"{_head(run)}"
         f'<div id="{anchor("rungs")}">{rung_strip(rungs)}</div>{sections}{fix_section(run.folder)}{_sources(rungs)}'
         f"</main><footer>{footer}</footer></div>"
     )
@@ -163,6 +169,25 @@ def _verdict(run: JudgedRun, rungs: Sequence[PageRung]) -> str:
         f'<div><h1><span class="outcome">{escape(word("outcome", outcome))}</span> '
         f'<span class="what">{escape(verdict.reason)}</span></h1>{first}{paragraphs}</div></div>'
     )
+
+
+def _head(run: JudgedRun) -> str:
+    """What the run rests on, and what is new and mended since the one before."""
+    facts = facts_html((say(f"page.{name}"), text) for name, text in head_facts(run).items())
+    label = escape(say("page.facts"))
+    return f'<section class="rests" aria-label="{label}">{facts}{_since(run)}</section>'
+
+
+def _since(run: JudgedRun) -> str:
+    """The difference to the run before in a line, which unfolds to each item; "" for the first run of a folder."""
+    document = in_words(run.folder.read("against"), spoken())
+    if document is None or not document["since"]:
+        return ""
+    line, items = escape(since_line(document)), against_blocks(document, show_all=True)[:-1]
+    if not items:
+        return f'<p class="since">{line}</p>'
+    body = "".join(map(block_html, items))
+    return f'<details class="since"><summary>{line}</summary><div class="body">{body}</div></details>'
 
 
 def _first(rungs: Sequence[PageRung]) -> str:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from align.core.verdicts import Verdict
     from align.rules.codes import Explanation
+    from align.runs.baseline import BaselineComparison
 
 
 # The kinds of documents by the module of `kinds/` that shows them.
@@ -133,6 +134,14 @@ def print_verdict(verdict: Verdict) -> None:
     """Print a verdict alone: outcome, reason, what it does not rest on, and what it rests on."""
     with speaking() as language:
         print_blocks([verdict_block(in_words(to_json_data(verdict), language))])
+
+
+def print_since(difference: BaselineComparison) -> None:
+    """Print in a line what is new and what is mended since the run before of a folder."""
+    with speaking():
+        from align.report.kinds.ladder import since_line
+
+        print_blocks([Lines("", (since_line(to_json_data(difference)),))])
 
 
 def print_plugins(rows: Sequence[dict[str, Any]]) -> None:

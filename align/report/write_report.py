@@ -25,13 +25,23 @@ from xml.etree import ElementTree as ET
 from align.core.about import CHECKOUT, __version__
 from align.core.align_sequences import grouped
 from align.core.atomic_files import write_text
+from align.core.documents import in_words
 from align.core.protocols import silent
 from align.errors import FrameworkMissingError, ReportError, UsageError
 from align.names.user_rules import ELLIPSIS
-from align.report.blocks import as_float, format_number
+from align.report.blocks import Lines, as_float, format_number
 from align.report.draw_plot import PLOTS
 from align.report.judged_run import judged_run, rung_title
-from align.report.kinds.ladder import FAULTY, culprit_lines, folded_culprits, next_steps, remedy_lines, rung_reason
+from align.report.kinds.ladder import (
+    FAULTY,
+    against_blocks,
+    culprit_lines,
+    folded_culprits,
+    next_steps,
+    remedy_lines,
+    rung_reason,
+    since_line,
+)
 from align.report.open_run import read_template, summarize_run
 from align.report.show_result import blocks_as_text, result_blocks, with_columns
 from align.report.thresholds import (
@@ -44,7 +54,7 @@ from align.report.thresholds import (
 from align.runs.baseline import cause_id, fingerprint
 from align.runs.run_folder import RunFolder
 from align.runs.rung import JUDGED, Culprit
-from align.words.catalogue import VARIABLE, in_language, printable, reader_language, say, speaking, word
+from align.words.catalogue import VARIABLE, in_language, printable, reader_language, say, speaking, spoken, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -293,7 +303,7 @@ def as_markdown(run: JudgedRun, most: int = MARKDOWN_CHARACTERS) -> str:
         version=__version__,
     )
     text = "\n\n".join([_verdict(run), _ladder(run.rungs)])
-    for part in [*map(_culprits, faulty), *map(_remedy, faulty), _next(run), footer]:
+    for part in [_since(run), *map(_culprits, faulty), *map(_remedy, faulty), _next(run), footer]:
         if part and len(text) + len(part) + len(footer) < most:
             text += f"\n\n{part}"
     kinds = list(dict.fromkeys(rung.kind for rung in (*faulty, *run.rungs) if run.document(rung)))
@@ -307,6 +317,16 @@ def _verdict(run: JudgedRun) -> str:
     caveats = [plain(say("verdict.caveats", caveats="; ".join(verdict.caveats)))] if verdict.caveats else []
     headline = say("export.headline", outcome=word("outcome", verdict.outcome.value))
     return "\n\n".join([f"## {headline}", plain(verdict.reason), *caveats])
+
+
+def _since(run: JudgedRun) -> str:
+    """The difference to the run before of the folder; "" for the first one."""
+    document = in_words(run.folder.read("against"), spoken())
+    if document is None or not document["since"]:
+        return ""
+    titled = [block for block in against_blocks(document)[:-1] if isinstance(block, Lines)]
+    lists = ["\n".join([f"**{plain(one.title)}**", "", *(f"- {plain(line)}" for line in one.lines)]) for one in titled]
+    return "\n\n".join([plain(since_line(document)), *lists])
 
 
 def _ladder(rungs: Sequence[RungResult]) -> str:

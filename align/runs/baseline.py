@@ -11,8 +11,11 @@ import hashlib
 import os
 import re
 import shlex
+import shutil
+import subprocess
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,14 +23,14 @@ from align.core.about import CHECKOUT, PACKAGE
 from align.core.atomic_files import write_text
 from align.core.documents import json_text, kept_sentence, to_json_data
 from align.core.verdicts import Coverage, ShownResult
-from align.errors import UsageError
+from align.errors import RunFolderError, UsageError
 from align.runs.climb_ladder import read_files_of
 from align.runs.run_folder import as_document, read_document
 from align.runs.rung import Culprit, RungResult, RungState
 from align.words.catalogue import Sentence, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from align.core.verdicts import Verdict
     from align.runs.project_file import Project
@@ -70,13 +73,14 @@ class RunRecord:
 
     `allowances` are the limits and accepted deviations of the project file, by the names they have there. `files` are
     the SHA-256 of all that was read and lies outside of the run folder, by path from the project file; `versions` those
-    of packages.
+    of packages. `commit` is that of git, with `-dirty` behind it where tracked files were edited since, "" without git.
     """
 
     rungs: tuple[RecordedRung, ...]
     allowances: Mapping[str, Any]
     files: Mapping[str, str]
     versions: Mapping[str, str]
+    commit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +104,15 @@ class RunDifference:
 
 @dataclass(frozen=True, slots=True)
 class BaselineComparison(ShownResult):
-    """A run beside its baseline `file`: what is `new` and what is `mended`.
+    """A run beside its baseline `file`, or the run before of its folder: what is `new` and what is `mended`.
 
-    `known` counts what is at fault in both, `changed` are files and packages that are not as they were, and `verdict`
-    is that of the run by itself.
+    `since` is when that run before was, "" for a baseline; `known` counts what is at fault in both, `changed` are files
+    and packages that are not as they were, and `verdict` is that of the run by itself.
     """
 
     result_kind = "against"
     file: str
+    since: str
     new: tuple[RunDifference, ...]
     mended: tuple[RunDifference, ...]
     known: int
@@ -122,19 +127,24 @@ class BaselineComparison(ShownResult):
         return self.verdict.exit_code if not self.verdict.coverage.compared else 0
 
 
-def record_run(ladder: LadderResult, folder: RunFolder, project: Project) -> RunRecord:
+def record_run(ladder: LadderResult, folder: RunFolder, project: Project, commit: str = "") -> RunRecord:
     """What a climb left, as a baseline and a card keep it; its sentences are in the language in which they are said."""
-    base = project.file.resolve().parent if project.file else Path.cwd()
+    base = _base(project)
     facts = [*(read_files_of(rung.made_from) for rung in ladder.rungs), *(rung.sources for rung in ladder.rungs)]
     files = {path: str(known["sha256"]) for each in facts for path, known in each.items() if "sha256" in known}
     outside = {_named(path, base): mark for path, mark in files.items() if _is_the_users(path, folder.path)}
     versions = {name: known["version"] for each in facts for name, known in each.items() if "version" in known}
-    rungs = tuple(_recorded(rung, folder) for rung in ladder.rungs if rung.asked or rung.state in JUDGED_STATES)
-    return RunRecord(rungs, _allowances(project), dict(sorted(outside.items())), dict(sorted(versions.items())))
+    read = cache(folder.read)  # several rungs read one result
+    rungs = tuple(_recorded(rung, read) for rung in ladder.rungs if rung.asked or rung.state in JUDGED_STATES)
+    return RunRecord(rungs, _allowances(project), dict(sorted(outside.items())), dict(sorted(versions.items())), commit)
 
 
-def _recorded(rung: RungResult, folder: RunFolder) -> RecordedRung:
-    document = (folder.read(rung.kind) if rung.kind and rung.evidence else None) or {}
+def _base(project: Project) -> Path:
+    return project.file.resolve().parent if project.file else Path.cwd()
+
+
+def _recorded(rung: RungResult, read: Callable[[str], Mapping[str, Any] | None]) -> RecordedRung:
+    document = (read(rung.kind) if rung.kind and rung.evidence else None) or {}
     coverage = (document.get("verdict") or {}).get("coverage") or asdict(Coverage("", 0))
     culprits = rung.culprits or ((Culprit("", rung.reason),) if rung.state == "failed" else ())
     findings = tuple(
@@ -217,7 +227,8 @@ def read_baseline(path: Path) -> RunRecord:
 
 def read_record(data: Mapping[str, Any]) -> RunRecord:
     """A run as a document keeps it."""
-    return RunRecord(tuple(map(_read_rung, data["rungs"])), data["allowances"], data["files"], data["versions"])
+    rungs = tuple(map(_read_rung, data["rungs"]))
+    return RunRecord(rungs, data["allowances"], data["files"], data["versions"], data.get("commit", ""))
 
 
 def _read_rung(data: Mapping[str, Any]) -> RecordedRung:
@@ -236,7 +247,9 @@ def _said(data: Mapping[str, Any], name: str) -> dict[str, str]:
 # Two runs beside each other.
 
 
-def compare_with_baseline(file: Path | str, before: RunRecord, now: RunRecord, verdict: Verdict) -> BaselineComparison:
+def compare_with_baseline(
+    file: Path | str, before: RunRecord, now: RunRecord, verdict: Verdict, since: str = ""
+) -> BaselineComparison:
     """Say what of a run is new, and what is mended, beside an earlier one."""
     allowed = _each_number(before.allowances), _each_number(now.allowances)
     new, mended = [*_loosened(*allowed)], [*_tightened(*allowed)]
@@ -248,7 +261,7 @@ def compare_with_baseline(file: Path | str, before: RunRecord, now: RunRecord, v
     marks = {mark for rung in before.rungs for mark in _marks(rung)}
     known = sum(mark in marks for rung in now.rungs for mark in _marks(rung))
     changed = [*_changed(before.files, now.files), *_changed(before.versions, now.versions)]
-    return BaselineComparison(str(file), tuple(new), tuple(mended), known, tuple(changed), verdict)
+    return BaselineComparison(str(file), since, tuple(new), tuple(mended), known, tuple(changed), verdict)
 
 
 def _worse(was: RecordedRung | None, now: RecordedRung | None) -> Iterator[RunDifference]:
@@ -333,3 +346,60 @@ def _shown(value: object) -> str:
 
 def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     return [name for name in {**before, **now} if before.get(name) != now.get(name)]
+
+
+# The last run of a folder, which the next one is held against: kept as a baseline is.
+
+LAST = "last.json"
+WAITING = ("blocked", "stale", "not run", "not available")  # of a rung that was not tried: nothing of it is new
+
+
+def keep_last_run(ladder: LadderResult, folder: RunFolder, project: Project) -> BaselineComparison | None:
+    """Keep what a climb came to, and what is new and mended since the one before; return that, None without one before.
+
+    A run that judged nothing is not kept, and of a rung that it did not judge what an earlier one came to is.
+    """
+    record = record_run(ladder, folder, project, commit_of(_base(project)))
+    last = read_last_run(folder)
+    before = read_record(last["record"]) if last else None
+    if ladder.verdict.coverage.compared:
+        kept = replace(record, rungs=_last_judged(before, record)) if before else record
+        write_text(folder.path / LAST, json_text(as_document(Baseline(kept, ladder.verdict), {})) + "\n")
+    if last is None or before is None:
+        folder.file("against").unlink(missing_ok=True)
+        return None
+    waiting = {rung.name for rung in record.rungs if rung.state in WAITING}
+    was, here = (replace(one, rungs=tuple(_but(one.rungs, waiting))) for one in (before, record))
+    comparison = compare_with_baseline(LAST, was, here, ladder.verdict, str(last["created"]))
+    folder.write(comparison, {})
+    return comparison
+
+
+def _but(rungs: Sequence[RecordedRung], names: Collection[str]) -> Iterator[RecordedRung]:
+    return (rung for rung in rungs if rung.name not in names)
+
+
+def read_last_run(folder: RunFolder) -> dict[str, Any] | None:
+    """The document of the last run of a folder that judged something; None without one that can be read."""
+    try:
+        return read_document(folder.path / LAST, "baseline") if (folder.path / LAST).is_file() else None
+    except RunFolderError:  # the next run writes it anew
+        return None
+
+
+def _last_judged(before: RunRecord, now: RunRecord) -> tuple[RecordedRung, ...]:
+    """Each rung as the last run came to that judged it, in the order of both."""
+    rungs = {rung.name: rung for rung in before.rungs}
+    rungs |= {rung.name: rung for rung in now.rungs if rung.name not in rungs or rung.state in JUDGED_STATES}
+    return tuple(rungs.values())
+
+
+def commit_of(folder: Path) -> str:
+    """The commit of git that a folder is at; with `-dirty` where tracked files were edited, "" where there is none."""
+    git = shutil.which("git")
+    if git is None:
+        return ""
+    command = [git, "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    quiet = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}  # nothing is written into the repository
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=quiet)  # noqa: S603 - git itself
+    return "" if done.returncode else done.stdout.strip()

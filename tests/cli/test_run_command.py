@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -59,6 +60,26 @@ def test_a_corrected_log_is_compared_again_and_one_that_is_as_it_was_is_not(logs
     assert (logs / "align-run" / "loss.json").stat().st_mtime_ns == written
     assert main(["run", "--from", "curve"]) == 0
     assert (logs / "align-run" / "loss.json").stat().st_mtime_ns > written
+
+
+def test_the_second_run_says_what_is_mended_and_so_do_the_page_and_the_text_for_a_pull_request(logs, capsys):
+    (logs / "mindspore.csv").write_text(ROWS.replace(",5.", ",9."))
+    assert main(["run"]) == 1
+    assert "Since the run" not in capsys.readouterr().out
+    (logs / "mindspore.csv").write_text(ROWS)
+    assert main(["--lang", "zh", "run"]) == 0
+    assert re.search(
+        r"与 \d{4}-\d\d-\d\d \d\d:\d\d UTC 的运行相比：新增 0 项，已修正 1 项，仍存在 0 项。", capsys.readouterr().out
+    )
+    assert main(["-q", "run"]) == 0
+    assert "Since" not in capsys.readouterr().out
+    (logs / "mindspore.csv").write_text(ROWS.replace(",5.", ",9."))
+    assert main(["run"]) == 1
+    assert re.search(r"\nSince the run of .* UTC: 1 new, 0 mended, 0 still there\.\n", capsys.readouterr().out)
+    assert main(["report", "align-run", "--markdown", "run.md"]) == 1
+    text = Path("run.md").read_text()
+    assert "UTC: 1 new, 0 mended, 0 still there." in text
+    assert "**New: 2**\n\n- curve: failed, where it was passed." in text
 
 
 def test_one_log_given_for_both_sides_proves_nothing(logs, capsys):

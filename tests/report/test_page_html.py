@@ -9,10 +9,14 @@ from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
+from align.core.atomic_files import sha256_of
+from align.forward.forward_result import AcceptedDeviation, Allowances
 from align.report.blocks import Column, Row, Table
 from align.report.draw_plot import PLOTS
 from align.report.page_blocks import PLOT_MARKS, ROWS_IN_PAGE, block_html, draw_page_plot, shared_marks
 from align.report.page_html import page_html
+from align.runs.baseline import keep_last_run
+from align.runs.project_file import Project
 from align.runs.run_folder import RunFolder
 from align.runs.rung import Culprit, RungResult
 
@@ -44,6 +48,33 @@ def test_a_fault_has_a_card_with_both_settings_the_cause_the_line_and_its_reprod
     command = f"align repro reference.py:build candidate.py:build --layer {layer} --map map.toml --inputs inputs.npz"
     assert f"{command} --out repro" in text
     assert "--layer resnet.encoder.stages.1.layers.5.layer.2 " in around, "the module around code at fault"
+
+
+def head_of(page):
+    """The facts of the head by their labels, in English, and what is said of the run before."""
+    head = re.search(r'<section class="rests".*?</section>(?=<div id="en-rungs")', page, re.DOTALL)[0]
+    facts = {unescape(name): unescape(text) for name, text in re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", head)}
+    return facts, " ".join(unescape(re.sub(r"<[^>]+>", " ", head.partition('class="since">')[2])).split())
+
+
+def test_the_head_says_what_the_run_rests_on_and_what_is_new_since_the_one_before(samples, tmp_path):
+    run = RunFolder(samples.write_sample_run(tmp_path / "run", ("map", "forward", "step")))
+    ladder = climbed(run)
+    facts, since = head_of(page_html(run))
+    mark = sha256_of(run.path / "resnet50.pth")[:12]
+    assert facts["weights"] == f"resnet50.pth {mark}"
+    assert facts["compared"].startswith("parameters: 266 tensors; forward: 120 layers; ")
+    assert {"date", "versions", "devices"} <= facts.keys()
+    assert (facts.keys() & {"commit", "accepted deviations"}, since) == (set(), "")
+    project = Project(allowances=Allowances(accepted=(AcceptedDeviation("head", "as <b> published"),)))
+    keep_last_run(ladder, run, project)
+    rungs = [replace(one, culprits=one.culprits[one.name == "forward" :]) for one in ladder.rungs]
+    keep_last_run(replace(ladder, rungs=tuple(rungs)), run, project)
+    facts, since = head_of(page_html(run))
+    assert facts["accepted deviations"] == "head: as <b> published"
+    assert re.match(
+        r"Since the run of [-\d]+ [:\d]+ UTC: 0 new, 1 mended, [1-9] still there. Mended: 1 forward: ", since
+    )
 
 
 def test_each_rung_of_a_training_step_has_its_own_faults_and_plot(faulty_page):
@@ -123,7 +154,7 @@ def test_a_clean_report_is_short_and_every_section_is_closed(clean):
         r'<div class="version" lang="en">(.*)</footer>', shown.partition('lang="zh"><main>')[0], re.DOTALL
     )
     text = unescape(re.sub(r"<[^>]+>", " ", english[1])).split()
-    assert len(text) < 150
+    assert len(text) < 180
     assert "aligned" in text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 
 import pytest
@@ -10,11 +11,16 @@ from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import RunFolderError, UsageError
 from align.forward.forward_result import AcceptedDeviation, Allowances, LayerLimit
 from align.runs.baseline import (
+    LAST,
     RecordedRung,
     RunRecord,
+    commit_of,
     compare_with_baseline,
     fingerprint,
+    keep_last_run,
     read_baseline,
+    read_last_run,
+    read_record,
     record_run,
     write_baseline,
 )
@@ -151,3 +157,56 @@ def test_a_run_that_judged_nothing_is_no_success(tmp_path):
     with pytest.raises(UsageError, match="judged nothing"):
         write_baseline(tmp_path / "b.json", record(), nothing)
     assert list(tmp_path.iterdir()) == []
+
+
+def ran(folder, *rungs):
+    """What a climb that came to these rungs keeps of them in its folder; new and mended as texts, and how many stay."""
+    found = keep_last_run(LadderResult("run", rungs, judge_ladder(rungs)), folder, Project())
+    return found and ([one.text for one in found.new], [one.text for one in found.mended], found.known)
+
+
+def test_a_run_is_held_against_the_last_one_of_its_folder_that_judged_each_rung(tmp_path):
+    folder = RunFolder.create(tmp_path / "run")
+    failed = RungResult("forward", "failed", "one differs", culprits=(EPSILON,))
+    lint = RungResult("settings", "failed", "one differs", culprits=(replace(EPSILON, place="head"),))
+    waits = replace(failed, state="blocked", culprits=())
+    assert ran(folder, replace(lint, state="passed", culprits=()), failed) is None, "there is none before"
+    new, mended, known = ran(folder, lint, waits)
+    assert (len(new), mended, known) == (2, [], 0), "the rung settings failed, by one finding"
+    assert all(text.startswith("settings: ") for text in new)
+    new, mended, known = ran(folder, lint, failed)
+    assert (new, mended, known) == ([], [], 2), "the rung forward was not tried in between"
+    moved = replace(failed, culprits=(replace(EPSILON, line="port.py:9"), replace(EPSILON, place="tail")))
+    new, mended, known = ran(folder, replace(lint, state="passed", culprits=()), moved)
+    assert (len(new), len(mended), known) == (1, 2, 1)
+    assert folder.read("against")["since"] == read_last_run(folder)["created"]
+
+
+def test_a_run_that_judged_nothing_is_not_the_last_one_and_a_damaged_record_is_none(tmp_path):
+    folder = RunFolder.create(tmp_path / "run")
+    failed = RungResult("forward", "failed", "one differs", culprits=(EPSILON,))
+    ran(folder, failed)
+    kept = (folder.path / LAST).read_bytes()
+    new, mended, _ = ran(folder, RungResult("forward", "could not compare", "no checkpoint"))
+    assert (len(new), mended) == (1, [])
+    assert (folder.path / LAST).read_bytes() == kept
+    (folder.path / LAST).write_text("{}")
+    assert ran(folder, failed) is None
+    assert folder.read("against") is None, "it would tell of another run"
+    assert read_record(read_last_run(folder)["record"]).rungs[0].findings[0].place == EPSILON.place
+
+
+def test_the_commit_of_a_folder_says_whether_it_was_edited_since(tmp_path):
+    def git(*words):
+        command = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    git("init", "-q")
+    assert commit_of(tmp_path) == "", "there is none yet"
+    (tmp_path / "port.py").write_text("a = 1\n")
+    git("add", "port.py")
+    git("commit", "-q", "-m", "port")
+    (tmp_path / "below").mkdir()
+    assert commit_of(tmp_path / "below") == git("rev-parse", "HEAD")
+    (tmp_path / "port.py").write_text("a = 2\n")
+    assert commit_of(tmp_path) == git("rev-parse", "HEAD") + "-dirty"

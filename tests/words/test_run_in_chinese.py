@@ -18,7 +18,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-PROJECT = '[reference]\nlog = "a.log"\n[candidate]\nlog = "{log}"\n[run]\nrungs = ["curve"]\nfolder = "{folder}"\n'
+PROJECT = '[reference]\nlog = "a.log"\n[candidate]\nlog = "{log}"\n[run]\nrungs = ["curve"]\n'
 CHINESE = re.compile("[\u4e00-\u9fff]")
 OF_A_MOMENT = ("created", "seconds", "since", "pid", "host", "sha256", "size", "mtime_ns", "ctime_ns")
 
@@ -51,9 +51,9 @@ def files_of(folder: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("log", "code"), [("b.log", 1), ("a.log", 2)])
 def test_a_run_folder_is_the_same_in_both_languages(log: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("align.toml").write_text(PROJECT.format(log=log), encoding="utf-8")
     for language in ("en", "zh"):
-        Path("align.toml").write_text(PROJECT.format(log=log, folder=f"run-{language}"), encoding="utf-8")
-        assert main(["run", "--lang", language]) == code
+        assert main(["run", "--lang", language, "--folder", f"run-{language}"]) == code
         assert (CHINESE.search(capsys.readouterr().out) is not None) is (language == "zh")
     english, chinese = files_of("run-en"), files_of("run-zh")
     assert "shown/curve.txt" in english

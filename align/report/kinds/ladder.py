@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import shlex
 from dataclasses import asdict, replace
 from math import log2
@@ -77,6 +78,19 @@ def against_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[
     last = [say("against.something" if document["new"] else "against.nothing", **facts)]
     last += [say("against.changed", names=changed)] if changed else []
     return [*blocks, Lines("", tuple(last), "bad" if document["new"] else "good")]
+
+
+def since_line(document: Mapping[str, Any]) -> str:
+    """Count what is new, mended and still there since the run before of a folder, of a `mindalign.against` document."""
+    when = dt.datetime.fromisoformat(document["since"]).astimezone(dt.timezone.utc)
+    counts = {name: _faults(document[name]) for name in ("new", "mended")}
+    return say("against.since", since=f"{when:%Y-%m-%d %H:%M} UTC", known=document["known"], **counts)
+
+
+def _faults(differences: Sequence[Mapping[str, Any]]) -> int:
+    """How many differences there are; the state of a rung is one where nothing else is said of it."""
+    named = {one["rung"] for one in differences if one["kind"] == "finding"}
+    return sum(one["kind"] != "rung" or one["rung"] not in named for one in differences)
 
 
 def _differences(differences: Sequence[Mapping[str, Any]], show_all: bool) -> tuple[str, ...]:
