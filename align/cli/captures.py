@@ -101,7 +101,7 @@ def capture_command(  # noqa: PLR0913 - one parameter an option
         others |= {"--no-noise": not noise, "--no-values": not values}
         if strange := [name for name, given in others.items() if given]:
             raise UsageError.of("cli_usage.of_a_forward_run", name=strange[0])
-        with own_hints(lambda: ((), others)):
+        with own_hints(lambda option: "" if option in others else option):
             return _capture_steps(step, folder, batch, steps, json, overwrite=overwrite, data=data)
     if batch:
         raise UsageError.of("cli_usage.of_training_steps")

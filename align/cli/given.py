@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from align.core.about import PYPROJECT, find_project, text_of_project
 from align.errors import AlignError, UsageError, UserCodeError
-from align.words.catalogue import LANGUAGES, changed, harmless, in_language, reader_language, say, speaking
+from align.words.catalogue import LANGUAGES, harmless, hint_of_command, in_language, reader_language, say, speaking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -200,51 +200,23 @@ def _local(stack: ExitStack, value: Any, *, texts: bool, headers: bool) -> Any:
 
 
 # Hints of errors as the running command can follow them: what they say of options that it lacks is left out.
-#
-# An error is raised by code that several commands share, and its hint says all that may help: clauses between
-# semicolons, alternatives behind ", or", remarks in brackets, in Chinese behind its own marks. A command that it
-# quotes, best in backticks, has options of its own.
 
-_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
-_QUOTED = re.compile(r"`[^`]*`|\balign [a-z-]+ [^;`]*")  # commands, which have options of their own
-_REMARK = re.compile(r" \([^()]*\)|（[^（）]*）")
-_BETWEEN = re.compile(r"; (?![^(]*\))|；(?![^（]*）)")
-_OR = re.compile(r", or |，或")
 EVERYWHERE = frozenset({"--debug", "--help", "--lang", "--quiet", "--verbose"})
 # A command that runs one model calls so what others say of a side.
 _OF_ONE_SIDE = {f"--{side}-{what}": f"--{what}" for side in ("reference", "candidate")
                 for what in ("device", "dtype", "mode", "checkpoint")}  # fmt: skip
 
 
-def options_in(text: str) -> set[str]:
-    """The options that a text names, but for those of commands that it quotes."""
-    return set(_OPTION.findall(_QUOTED.sub("", text)))
+def own_option(option: str, options: Collection[str]) -> str:
+    """What a command of these options calls an option that a hint names; "" if it has none.
 
-
-def own_hint(hint: str, options: Collection[str], known: Collection[str]) -> str:
-    """The hint without what it says of options that are `known` and not the `options` of the command; else whole.
-
-    >>> own_hint("cast it (--dtype), or add --fast; give --map", {"--map"}, {"--dtype", "--fast", "--map"})
-    'cast it; give --map'
+    >>> own_option("--map", {"--map"}), own_option("--fast", {"--map"})
+    ('--map', '')
     """
-    foreign = {*known} - {*options} - EVERYWHERE
-    foreign |= {sided for sided, alone in _OF_ONE_SIDE.items() if alone in foreign and sided not in options}
-    if {*_OF_ONE_SIDE.values()} <= {*options}:
-        hint = _OPTION.sub(lambda found: _OF_ONE_SIDE.get(found[0], found[0]), hint)
-    if not options_in(hint) & foreign:
-        return hint
-    return _rejoined(_BETWEEN, hint, lambda clause: _own_clause(clause, foreign)) or hint
-
-
-def _own_clause(clause: str, foreign: Collection[str]) -> str:
-    kept = _REMARK.sub(lambda remark: "" if options_in(remark[0]) & {*foreign} else remark[0], clause)
-    return _rejoined(_OR, kept, lambda one: "" if options_in(one) & {*foreign} else one)
-
-
-def _rejoined(between: re.Pattern[str], text: str, change: Callable[[str], str]) -> str:
-    """The parts of a text that `change` leaves something of, with the same mark between them."""
-    mark = found[0] if (found := between.search(text)) else ""
-    return mark.join(filter(None, map(change, between.split(text))))
+    if option in options or option in EVERYWHERE:
+        return option
+    alone = _OF_ONE_SIDE.get(option, "")
+    return alone if {*_OF_ONE_SIDE.values()} <= {*options} else ""
 
 
 def named_project(arguments: Sequence[str]) -> Path | None:
@@ -266,17 +238,19 @@ def language_of_project(arguments: Sequence[str]) -> str:
 
 
 @contextlib.contextmanager
-def own_hints(typed: Callable[[], tuple[Collection[str], Collection[str]]]) -> Iterator[None]:
-    """Let the errors of the block have hints that name options of the command alone.
-
-    `typed` gives its options and those of all commands, which takes time and is asked for an error only.
-    """
+def own_hints(named: Callable[[str], str]) -> Iterator[None]:
+    """Let the errors of the block have hints of the command alone; `named` gives what it calls an option, or ""."""
     try:
         yield
     except AlignError as error:
-        own, known = typed()
-        error.hint = changed(error.hint, lambda hint: own_hint(hint, own, known))
+        error.hint = hint_of_command(error.hint, named)
         raise
+
+
+def named_as_typed(group: Any, arguments: Sequence[str]) -> Callable[[str], str]:
+    """What the command that is typed calls an option that a hint names, "" if it has none: looked up when asked."""
+    options = functools.cache(lambda: typed_options(group(), arguments))
+    return lambda option: own_option(option, options())
 
 
 def options_of(command: Any) -> frozenset[str]:
@@ -285,11 +259,10 @@ def options_of(command: Any) -> frozenset[str]:
     return frozenset(name for name in names if name.startswith("--"))
 
 
-def typed_options(group: Any, arguments: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """The options of the command that is typed, and those of all commands of a click group."""
-    known = {name: options_of(command) for name, command in group.commands.items()}
-    typed = next((one for one in arguments if not one.startswith("-")), "")
-    return known.get(typed, frozenset()), frozenset().union(*known.values())
+def typed_options(group: Any, arguments: Sequence[str]) -> frozenset[str]:
+    """The options of the command that is typed, of a click group."""
+    command = group.commands.get(next((word for word in arguments if not word.startswith("-")), ""))
+    return frozenset() if command is None else options_of(command)
 
 
 def refuse_twice(group: Any, arguments: Sequence[str]) -> None:

@@ -21,6 +21,7 @@ from align.cli.given import (
     has_letters_of_all,
     interrupted,
     language_of_project,
+    named_as_typed,
     named_project,
     open_streams,
     own_hints,
@@ -28,7 +29,6 @@ from align.cli.given import (
     refuse_twice,
     speak_only_first,
     tell,
-    typed_options,
 )
 from align.cli.overview import complete_in, drawn_overview
 from align.core.about import __version__, choose_project, refuse_sudden_ends
@@ -153,7 +153,7 @@ def _run(arguments: list[str]) -> int:
 
     tree: Any = command_tree(name)
     try:
-        with own_hints(lambda: typed_options(command_tree(), typed)):
+        with own_hints(named_as_typed(lambda: tree, typed)):
             refuse_twice(tree, typed)
             tree(typed, prog_name="align")
     except SystemExit as stop:

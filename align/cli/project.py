@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from align.cli.given import INTERRUPTED, as_command, own_hints, print_json, speaks_only_first, tell, typed_options
+from align.cli.given import INTERRUPTED, as_command, named_as_typed, own_hints, print_json, speaks_only_first, tell
 from align.cli.shared import (
     BatchesOption,
     CandidateCheckpointOption,
@@ -255,7 +255,8 @@ def perform(call: Call) -> Performed:
 
     def make() -> dict[str, Any]:
         given = {**call.given, "run": call.run}
-        with own_hints(lambda: typed_options(command_tree(), [call.command])), as_command(call.command, given):
+        named = named_as_typed(lambda: command_tree(call.command), [call.command])
+        with own_hints(named), as_command(call.command, given):
             result, sources, notes = call.make(**{name: given[name] for name in call.given})
             document = hand_over(result, sources, call.run, json=False)
             for note in notes:

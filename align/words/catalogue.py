@@ -10,7 +10,12 @@ of it. So another language is another folder. Texts are filled in by `str.format
     - `{name:if , with {name}}` is the text behind `if ` where there is something, else nothing;
     - `{side:word}` is a word of data such as `reference` as the table `[word]` of the language has it, `{state:word
       rung_state}` as another table; `{sides:words 、}` and `{kinds:words 、 counting}` are several, with a mark
-      between; `{title:phrase}` is what a rule calls a thing, in a word or two. Languages other than English need them.
+      between; `{title:phrase}` is what a rule calls a thing, in a word or two. Languages other than English need them;
+    - `{--map}` is an option as the running command calls it, `{--map:given  (--map)}` the text behind `given ` where it
+      has that option, else nothing.
+
+A hint is a text, or a list of clauses, of which each is a text or a list of alternatives. Code that several commands
+share raises one error for all of them: what names an option that the running command lacks is left out.
 
 What is measured is worded in English, and keeps its keys and facts. It is worded anew in the language of the reader
 (`speak`) where it leaves the program: in the terminal, a report, a notebook. So results do not hang on a language.
@@ -78,6 +83,8 @@ def texts(key: str, **facts: object) -> tuple[str, str]:
 
 _HEADING = re.compile(r"^\[(\w+)", re.MULTILINE)  # of a table, in a catalogue
 _now: ContextVar[str] = ContextVar("spoken", default=ENGLISH)  # of `say`, in each thread its own
+# Of the command that is told of an error: what it calls an option of some command, "" for one that it lacks.
+_option: ContextVar[Callable[[str], str]] = ContextVar("options", default=str)
 _reader = [""]  # of the process; "": not chosen, that of the environment
 
 
@@ -161,10 +168,12 @@ def in_language(given: str | Mapping[str, Any], language: str) -> str:
 
     What no catalogue knows, as that of another version, stays as it is.
     """
+    if isinstance(given, HintOfCommand):
+        return given.in_language(language)
     if isinstance(given, ChangedText):
         return given.change(in_language(given.source, language))
     if isinstance(given, Text):
-        return str(given) if language == ENGLISH else _reworded(given, language)
+        return str(given) if language == ENGLISH and _option.get() is str else _reworded(given, language)
     if isinstance(given, Mapping):
         return _filled(given["key"], given["facts"], language)
     if language == ENGLISH or given.count(" ") < 2:  # shorter ones may be names in the user's files
@@ -174,7 +183,7 @@ def in_language(given: str | Mapping[str, Any], language: str) -> str:
 
 def _reworded(given: Text, language: str) -> str:
     try:
-        if not given.facts and "{" in (template := _filled(given.key, {}, ENGLISH)) and template != given:
+        if not given.facts and (template := _filled(given.key, {}, ENGLISH)) != given and "{" in template:
             return str(given)  # its facts are lost
         return _filled(given.key, given.facts, language)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError):  # of a document that another version wrote
@@ -223,7 +232,32 @@ def _filled(key: str, facts: Mapping[str, Any], language: str) -> str:
     template = _table(language, section)[name]
     if place:
         template = template[int(place)]
-    return _Formatter(language).vformat(template, (), facts) if facts else template
+    formatter = _Formatter(language)
+    if isinstance(template, str):
+        return formatter.vformat(template, (), facts) if facts or "{--" in template else template
+    return _hint(template, lambda text: formatter.vformat(text, (), facts), language)
+
+
+def _hint(clauses: Sequence[str | Sequence[str]], fill: Callable[[str], str], language: str) -> str:
+    """The clauses, and of each the alternatives, that name no option which the command lacks."""
+    between_clauses = _filled("hint_mark.between_clauses", {}, language)
+    between_alternatives = _filled("hint_mark.between_alternatives", {}, language)
+    filled = (
+        between_alternatives.join(filter(None, _of_command([clause] if isinstance(clause, str) else clause, fill)))
+        for clause in clauses
+    )
+    return between_clauses.join(filter(None, filled))
+
+
+def _of_command(parts: Iterable[Any], fill: Callable[[Any], Any]) -> Iterator[Any]:
+    """The parts, filled in, that name no option which the command lacks."""
+    for part in parts:
+        with contextlib.suppress(_LacksOptionError):
+            yield fill(part)
+
+
+class _LacksOptionError(Exception):
+    """The running command lacks the option that a part of a hint names."""
 
 
 class _Formatter(string.Formatter):
@@ -232,12 +266,22 @@ class _Formatter(string.Formatter):
     def __init__(self, language: str) -> None:
         self._language = language
 
+    def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Look a fact up, or what the running command calls an option."""
+        if isinstance(key, str) and key.startswith("--"):
+            return _OptionName(key)
+        return super().get_value(key, args, kwargs)
+
+    def _worded(self, value: Any) -> Any:
+        return in_language(value, self._language) if isinstance(value, (str, dict)) else value
+
     def format_field(self, value: Any, format_spec: str) -> str:
         """Format one fact; sentences among the facts are those of the language."""
-        if isinstance(value, (str, dict)):
-            value = in_language(value, self._language)
+        if isinstance(value, _OptionName):
+            return format(value, format_spec)
+        value = self._worded(value)
         if isinstance(value, (list, tuple)):
-            value = [in_language(one, self._language) if isinstance(one, (str, dict)) else one for one in value]
+            value = [*_of_command(value, self._worded)]
         name, _, rest = format_spec.partition(" ")
         formatter = _FORMATS.get(name)
         if value is None and formatter is not _if:  # stands within an `if`, whose text is made before it is left out
@@ -247,6 +291,21 @@ class _Formatter(string.Formatter):
         if formatter is None and format_spec and value in NOT_FINITE:
             value = float(value)
         return str(super().format_field(value, format_spec)) if formatter is None else formatter(value, rest)
+
+
+class _OptionName(str):
+    """An option that a hint names, formatted as the running command has it."""
+
+    __slots__ = ()
+
+    def __format__(self, spec: str) -> str:
+        """Its name, or the text of `given TEXT` with it; "" for such a text where the command lacks it."""
+        name = _option.get()(str(self))
+        if spec:
+            return spec.removeprefix("given ").replace(self, name) if name else ""
+        if not name:
+            raise _LacksOptionError
+        return name
 
 
 def _counted(value: Any, nouns: str) -> str:
@@ -368,6 +427,29 @@ class ChangedText(Text):
         return Text, (str(self), self.key, self.facts)
 
 
+class HintOfCommand(Text):
+    """A hint without what names options that the running command lacks; whole, if nothing would be left of it."""
+
+    __slots__ = ("named", "source")
+    named: Callable[[str], str]
+    source: Text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For copies and pickles, of which other languages have the whole hint."""
+        return Text, (str(self), self.key, self.facts)
+
+    def in_language(self, language: str) -> str:
+        """What is left of it in a language."""
+        token = _option.set(self.named)
+        try:
+            left = in_language(self.source, language)
+        except _LacksOptionError:
+            left = ""
+        finally:
+            _option.reset(token)
+        return left or in_language(self.source, language)
+
+
 def as_sentence(text: str) -> str:
     """A text as a sentence that documents keep, if its facts are data that they can hold; else as it is."""
     whole = text.source if isinstance(text, ChangedText) and text == text.source else text
@@ -399,6 +481,24 @@ def changed(text: str, change: Callable[[str], str]) -> str:
     made = ChangedText(change(str(text)), text.key, text.facts)
     made.change, made.source = change, text
     return made
+
+
+def hint_of_command(hint: str, named: Callable[[str], str]) -> str:
+    """The hint as a command can follow it, in any language; `named` gives what it calls an option, "" for one it lacks.
+
+    >>> hint = texts("cli_usage.no_project")[1]
+    >>> hint, hint_of_command(hint, lambda option: "")
+    ('write one with `align init`, or name it with --project FILE', 'write one with `align init`')
+    """
+    if isinstance(hint, HintOfCommand):  # of a command that another one runs
+        return hint_of_command(hint.source, lambda option: (name := named(option)) and hint.named(name))
+    if not isinstance(hint, Text):
+        return hint
+    whole = HintOfCommand(hint, hint.key, hint.facts)
+    whole.named, whole.source = named, hint
+    left = HintOfCommand(whole.in_language(ENGLISH), hint.key, hint.facts)
+    left.named, left.source = named, hint
+    return left
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:

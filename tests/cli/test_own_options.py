@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import ast
+import pickle
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 import typer
 
 import align
 from align.cli.command_tree import build_app
-from align.cli.given import EVERYWHERE, options_in, options_of, own_hint, typed_options
+from align.cli.given import EVERYWHERE, options_of, own_option
 from align.cli.main import main
 from align.errors.models import FailureKind, ModelFailure, failure_hint, hint_in_model
-from align.words.catalogue import catalogue
+from align.words.catalogue import LANGUAGES, catalogue, hint_of_command, in_language, say, texts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 GROUP = typer.main.get_command(build_app())
 COMMANDS = {name: options_of(command) for name, command in GROUP.commands.items()}  # type: ignore[attr-defined]
-KNOWN = typed_options(GROUP, ())[1]
+KNOWN = frozenset().union(*COMMANDS.values())
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+MARKED = re.compile(r"\{(--[a-z-]+)(?::given [^{}]*)?\}")
+QUOTED = re.compile(r"`[^`]*`|\balign [a-z-]+ [^;`]*")  # commands, which have options of their own
 
 SIDES = """
 import numpy as np
@@ -58,38 +62,86 @@ def shown_hint(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().err.partition("Hint: ")[2].strip()
 
 
-WHOLE = "look at it, or cast it (--dtype), or add --fast; --map takes a map; see `align forward --fast`"
+ENGLISH_HINT = [
+    ["look at it", "cast it{--dtype:given  (--dtype)}", "add {--fast}"],
+    "{--map} takes a map",
+    "see `align forward --fast`",
+]
+CHINESE_HINT = [
+    ["检查它", "转换{--dtype:given （--dtype）}", "加上 {--fast}"],
+    "{--map} 接受映射（a；b）",
+    "见 `align forward --fast`",
+]
+
+
+@pytest.fixture
+def hint(monkeypatch: pytest.MonkeyPatch) -> str:
+    for language, parts in (("en", ENGLISH_HINT), ("zh", CHINESE_HINT)):
+        monkeypatch.setitem(catalogue(language)["cli_usage"], "no_project", ["message", parts])
+    return texts("cli_usage.no_project")[1]
+
+
+def of_options(hint: str, options: Collection[str]) -> str:
+    return hint_of_command(hint, lambda option: own_option(option, options))
 
 
 @pytest.mark.parametrize(
-    ("own", "left"),
+    ("options", "left", "in_chinese"),
     [
-        ("--map", "look at it, or cast it; --map takes a map; see `align forward --fast`"),
-        ("--fast --dtype", "look at it, or cast it (--dtype), or add --fast; see `align forward --fast`"),
-        ("--map --fast --dtype", WHOLE),
+        (
+            "--map",
+            "look at it, or cast it; --map takes a map; see `align forward --fast`",
+            "检查它，或转换；--map 接受映射（a；b）；见 `align forward --fast`",
+        ),
+        (
+            "--fast --dtype",
+            "look at it, or cast it (--dtype), or add --fast; see `align forward --fast`",
+            "检查它，或转换（--dtype），或加上 --fast；见 `align forward --fast`",
+        ),
     ],
 )
-def test_remarks_alternatives_and_clauses_of_other_commands_are_left_out(own: str, left: str) -> None:
-    assert own_hint(WHOLE, own.split(), {"--map", "--fast", "--dtype"}) == left
-    bare = "capture it: align capture SIDE --fast; --map takes a map"
-    assert own_hint(bare, {"--map"}, {"--map", "--fast"}) == bare
+def test_remarks_alternatives_and_clauses_of_other_commands_are_left_out(
+    hint: str, options: str, left: str, in_chinese: str
+) -> None:
+    kept = of_options(hint, options.split())
+    assert kept == left
+    assert in_language(kept, "en") == left
+    assert in_language(kept, "zh") == in_chinese
+    assert in_language(pickle.loads(pickle.dumps(kept)), "en") == left
 
 
-def test_chinese_hints_are_cut_at_chinese_marks() -> None:
-    hint = "检查它，或转换（--dtype），或加上 --fast；--map 接受映射（a；b）；见 `align forward --fast`"
-    known = {"--map", "--fast", "--dtype"}
-    assert own_hint(hint, {"--map"}, known) == "检查它，或转换；--map 接受映射（a；b）；见 `align forward --fast`"
+def test_a_hint_of_code_that_no_command_runs_is_whole(hint: str) -> None:
+    assert hint == of_options(hint, {"--map", "--fast", "--dtype"})
+    assert hint == "look at it, or cast it (--dtype), or add --fast; --map takes a map; see `align forward --fast`"
+
+
+def test_a_hint_that_would_say_nothing_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(catalogue()["cli_usage"], "no_project", ["message", "add {--fast}"])
+    assert of_options(texts("cli_usage.no_project")[1], {"--map"}) == "add --fast"
+
+
+def test_a_hint_of_hints_has_what_is_left_of_each(monkeypatch: pytest.MonkeyPatch, hint: str) -> None:
+    monkeypatch.setitem(catalogue()["cli_usage"], "no_baseline_file", ["message", "add {--fast}"])
+    only_fast = texts("cli_usage.no_baseline_file")[1]
+    several = say("model_error.hints", hints=[only_fast, hint])
+    assert of_options(several, {"--map"}) == of_options(hint, {"--map"})
+
+
+def test_a_command_that_another_one_runs_has_the_options_of_both(hint: str) -> None:
+    of_inner = of_options(hint, {"--fast", "--dtype"})
+    assert "--dtype" in of_inner
     assert (
-        own_hint(hint, {"--fast", "--dtype"}, known)
-        == "检查它，或转换（--dtype），或加上 --fast；见 `align forward --fast`"
+        of_options(of_inner, {"--fast", "--map"}) == "look at it, or cast it, or add --fast; see `align forward --fast`"
     )
 
 
-def test_a_command_of_one_model_has_its_own_names_of_options() -> None:
-    hint = "cast it (--candidate-dtype); give its own with --candidate-inputs"
-    assert own_hint(hint, COMMANDS["capture"], KNOWN) == "cast it (--dtype)"
-    assert own_hint(hint, COMMANDS["forward"], KNOWN) == hint
-    assert own_hint(hint, COMMANDS["bisect"], KNOWN) == "cast it"  # its --device is of something else
+def test_a_command_of_one_model_has_its_own_names_of_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = ["cast it{--candidate-dtype:given  (--candidate-dtype)}", "give its own with {--candidate-inputs}"]
+    monkeypatch.setitem(catalogue()["cli_usage"], "no_project", ["message", parts])
+    hint = texts("cli_usage.no_project")[1]
+    assert of_options(hint, COMMANDS["capture"]) == "cast it (--dtype)"
+    assert of_options(hint, COMMANDS["forward"]) == hint
+    assert of_options(hint, COMMANDS["bisect"]) == "cast it"  # its --device is of something else
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
@@ -98,9 +150,38 @@ def test_every_hint_about_failures_is_the_commands_own(command: str) -> None:
     hints |= {failure_hint(kind) for kind in get_args(FailureKind)}
     assert set.union(*map(options_in, hints)) > {"--debug"}
     for hint in hints:
-        own = own_hint(hint, COMMANDS[command], KNOWN)
+        own = of_options(hint, COMMANDS[command])
         assert options_in(own) <= COMMANDS[command] | EVERYWHERE
         assert own.startswith(hint[:20])
+
+
+def options_in(text: str) -> set[str]:
+    """The options that a text names, but for those of commands that it quotes."""
+    return set(OPTION.findall(QUOTED.sub("", text)))
+
+
+def parts_of(hint: Any) -> Iterator[str]:
+    for part in [hint] if isinstance(hint, str) else hint:
+        yield from [part] if isinstance(part, str) else parts_of(part)
+
+
+def test_options_in_hints_are_marked_so_that_a_command_that_lacks_them_does_not_name_them() -> None:
+    for language in LANGUAGES:
+        errors = [
+            (f"{section}.{name}", given[1])
+            for section, table in catalogue(language).items()
+            for name, given in table.items()
+            if not isinstance(given, str) and len(given) == 2
+        ]
+        named = [(key, set(MARKED.findall(part))) for key, hint in errors for part in parts_of(hint)]
+        assert sum(bool(options) for _, options in named) > 100
+        assert [(key, options) for key, options in named if not options <= KNOWN] == []
+        plain = [
+            (key, options_in(MARKED.sub("", part)) & KNOWN - EVERYWHERE)
+            for key, hint in errors
+            for part in parts_of(hint)
+        ]
+        assert [(key, options) for key, options in plain if options] == []
 
 
 def quoted_commands() -> Iterator[tuple[str, str]]:

@@ -77,7 +77,7 @@ def test_every_fact_that_a_text_names_is_given():
     for key, given in calls:
         section, _, name = key.partition(".")
         texts = catalogue()[section][name]
-        named = set().union(*map(named_facts, [texts] if isinstance(texts, str) else texts))
+        named = set().union(*map(named_facts, parts_of(texts)))
         named = {one for one in named if one.isidentifier()}
         assert named == given, key
 
@@ -138,7 +138,12 @@ def test_a_count_that_may_be_1_has_no_plural_verb_behind_it():
 def every_text(language="en"):
     for section, table in catalogue(language).items():
         for name, given in table.items():
-            yield from ((section, name, text) for text in ([given] if isinstance(given, str) else given))
+            yield from ((section, name, text) for text in parts_of(given))
+
+
+def parts_of(given):
+    """A text, or those of an error: its message, and the clauses of its hint with their alternatives."""
+    return [given] if isinstance(given, str) else [text for part in given for text in parts_of(part)]
 
 
 def test_an_unknown_key_is_an_error_and_an_unknown_word_stays_itself():

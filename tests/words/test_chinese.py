@@ -9,6 +9,7 @@ import string
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,10 +58,14 @@ def texts_of(language: str) -> dict[str, str]:
     found = {}
     for section, table in catalogue(language).items():
         for name, text in table.items():
-            parts = {f"{section}.{name}": text} if isinstance(text, str) else {}
-            parts |= {f"{section}.{name}#{place}": part for place, part in enumerate(text)} if not parts else {}
-            found |= parts
+            found |= parts_by_place(f"{section}.{name}", text)
     return found
+
+
+def parts_by_place(key: str, text: Any) -> dict[str, str]:
+    if isinstance(text, str):
+        return {key: text}
+    return {at: part for place, one in enumerate(text) for at, part in parts_by_place(f"{key}#{place}", one).items()}
 
 
 ENGLISH, ZH = texts_of("en"), texts_of("zh")
