@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from align.cli.given import own_hints, print_json, tell, tell_in_place
+from align.cli.given import OF_ONE_SIDE, own_hints, print_json, tell, tell_in_place
 from align.cli.shared import (
     TRAINING_SIDE,
     BatchesOfStepsOption,
@@ -101,7 +101,7 @@ def capture_command(  # noqa: PLR0913 - one parameter an option
         others |= {"--no-noise": not noise, "--no-values": not values}
         if strange := [name for name, given in others.items() if given]:
             raise UsageError.of("cli_usage.of_a_forward_run", name=strange[0])
-        with own_hints(lambda option: "" if option in others else option):
+        with own_hints(lambda option: "" if OF_ONE_SIDE.get(option, option) in others else option):
             return _capture_steps(step, folder, batch, steps, json, overwrite=overwrite, data=data)
     if batch:
         raise UsageError.of("cli_usage.of_training_steps")

@@ -203,7 +203,7 @@ def _local(stack: ExitStack, value: Any, *, texts: bool, headers: bool) -> Any:
 
 EVERYWHERE = frozenset({"--debug", "--help", "--lang", "--quiet", "--verbose"})
 # A command that runs one model calls so what others say of a side.
-_OF_ONE_SIDE = {f"--{side}-{what}": f"--{what}" for side in ("reference", "candidate")
+OF_ONE_SIDE = {f"--{side}-{what}": f"--{what}" for side in ("reference", "candidate")
                 for what in ("device", "dtype", "mode", "checkpoint")}  # fmt: skip
 
 
@@ -215,8 +215,8 @@ def own_option(option: str, options: Collection[str]) -> str:
     """
     if option in options or option in EVERYWHERE:
         return option
-    alone = _OF_ONE_SIDE.get(option, "")
-    return alone if {*_OF_ONE_SIDE.values()} <= {*options} else ""
+    alone = OF_ONE_SIDE.get(option, "")
+    return alone if {*OF_ONE_SIDE.values()} <= {*options} else ""
 
 
 def named_project(arguments: Sequence[str]) -> Path | None:

@@ -33,7 +33,7 @@ from align.core.piece_transforms import apart_from_whole, sum_step, zero_cuts, z
 from align.core.transforms import Reshape
 from align.core.verdicts import Coverage, Outcome, ShownResult, Verdict
 from align.errors import CannotRunError, MapError
-from align.words.catalogue import changed, joined, say, sentence
+from align.words.catalogue import hint_of_command, joined, say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -60,7 +60,7 @@ def open_for_diff(path: Path | str, key: str | None, option: str, trust_pickle: 
         refuse_placeholders(checkpoint)
         return checkpoint
     except CannotRunError as error:
-        error.hint = changed(error.hint, lambda hint: hint.replace("--key", option))
+        error.hint = hint_of_command(error.hint, lambda name: option if name == "--key" else name)
         raise
 
 

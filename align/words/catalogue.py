@@ -491,7 +491,7 @@ def hint_of_command(hint: str, named: Callable[[str], str]) -> str:
     ('write one with `align init`, or name it with --project FILE', 'write one with `align init`')
     """
     if isinstance(hint, HintOfCommand):  # of a command that another one runs
-        return hint_of_command(hint.source, lambda option: (name := named(option)) and hint.named(name))
+        return hint_of_command(hint.source, lambda option: (name := hint.named(option)) and named(name))
     if not isinstance(hint, Text):
         return hint
     whole = HintOfCommand(hint, hint.key, hint.facts)

