@@ -34,6 +34,7 @@ from align.convert.pair_checkpoints import (
     without_lone_state,
     without_prefixes,
 )
+from align.convert.relate_checkpoints import with_relations
 from align.convert.thresholds import (
     FACTOR_OF_ONE_ELEMENT,
     FEWEST_FOR_DECAY,
@@ -115,10 +116,10 @@ def diff_checkpoints(  # noqa: PLR0913 - the options of one command
     for checkpoint in (ours, theirs):
         if checkpoint.check is not None:
             checkpoint.check()
-    tensors = _measure_pairs(pairs, progress)
+    tensors, map_lines, unrelated = with_relations(_measure_pairs(pairs, progress), pairs)
     for checkpoint in (ours, theirs):
         require_unchanged(checkpoint)
-    warnings = (*ours.notes, *theirs.notes, *map_warnings, *said)
+    warnings = (*ours.notes, *theirs.notes, *map_warnings, *said, *filter(None, [unrelated]))
     return CheckpointDiff(
         reference=str(reference),
         candidate=str(candidate),
@@ -132,6 +133,7 @@ def diff_checkpoints(  # noqa: PLR0913 - the options of one command
         verdict=judge_diff(tensors, pairs, same),
         unchanged=tuple(tensor.reference for tensor in tensors if tensor.identical) if unchanged else None,
         strip=strip,
+        map_lines=map_lines,
     )
 
 

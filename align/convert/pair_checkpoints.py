@@ -185,7 +185,8 @@ def _paired_by_map(
             raise
         way = _map_between(two_way, ours, theirs)
         way = replace(way, warnings=(said, *way.warnings))
-    return ours, theirs, way.warnings, pair_tensors(ours.tensors, theirs.tensors, way.name_map)
+    pairs = pair_tensors(ours.tensors, theirs.tensors, way.name_map)
+    return ours, theirs, way.warnings, replace(pairs, backwards=way.backwards)
 
 
 def _map_between(two_way: TwoWayMap, ours: Checkpoint, theirs: Checkpoint) -> DirectedMap:
@@ -285,12 +286,16 @@ def _renamed(side: Checkpoint, names: Mapping[str, str]) -> Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class TensorPair:
-    """One tensor on both sides; `made` is the reference's as the map makes it, None with the `problem` if it cannot."""
+    """One tensor on both sides; `made` is the reference's as the map makes it, None with the `problem` if it cannot.
+
+    `transform` is what the map does to it, None where this is no line of its own: a sum, or rows that are zeros.
+    """
 
     reference: StoredTensor
     candidate: StoredTensor
     made: StoredTensor | None
     problem: str = ""
+    transform: Transform | None = None
 
     @property
     def comparable(self) -> tuple[StoredTensor, StoredTensor] | None:
@@ -302,7 +307,8 @@ class TensorPair:
 class TensorPairs:
     """Pairs in the reference's order, names without a counterpart, and names that are left out, with reasons.
 
-    `inferred` is the map by which they pair where both files told it, and no user gave one.
+    `inferred` is the map by which they pair where both files told it, and no user gave one. `backwards` tells whether
+    the sources of the map that a user gave are the candidate's.
     """
 
     pairs: tuple[TensorPair, ...]
@@ -310,6 +316,7 @@ class TensorPairs:
     extra: tuple[str, ...]
     dropped: Lone
     inferred: NameMap | None = None
+    backwards: bool = False
 
     @property
     def comparable(self) -> int:
@@ -418,7 +425,8 @@ def _pair(reference: StoredTensor, candidate: StoredTensor, transform: Transform
     try:
         if part is not None:
             candidate = transformed_tensor(candidate, candidate.name, part.inverse(None, None))
-        return TensorPair(reference, candidate, transformed_tensor(reference, candidate.name, change))
+        made = transformed_tensor(reference, candidate.name, change)
+        return TensorPair(reference, candidate, made, transform=transform)
     except ValueError as error:
         return TensorPair(reference, candidate, None, str(error))
 
@@ -487,11 +495,26 @@ ALIKE = frozenset({"same", "neither moved", "without influence"})
 
 
 @dataclass(frozen=True, slots=True)
+class TensorRelation:
+    """How a tensor of the candidate is made of the reference's: a word for it, a sentence, and the transform of a map.
+
+    `transform` is None where no map makes it. All elements confirm it, equal or within so many `units` in the last
+    place of the coarser dtype.
+    """
+
+    id: str
+    says: str
+    transform: dict[str, object] | None
+    units: float
+
+
+@dataclass(frozen=True, slots=True)
 class TensorDifference:
     """One tensor of two checkpoints: what it differs by. Shape and dtype of the reference are those after the map.
 
     `outcome` names the gravest difference; `identical` says whether all bits are equal, which -0.0 against 0.0 are not,
-    though equal. `measurement` is None where the shapes differ; `note` says why no shape could be had.
+    though equal. `measurement` is None where the shapes differ; `note` says why no shape could be had. `relations` say
+    how the values of both hang together; these values do not tell which of several it is.
     """
 
     reference: str
@@ -504,6 +527,7 @@ class TensorDifference:
     identical: bool
     measurement: Measurement | None
     note: str = ""
+    relations: tuple[TensorRelation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -512,7 +536,8 @@ class CheckpointDiff(ShownResult):
 
     `missing` and `extra` map names without a counterpart in the candidate and in the reference to dtype and shape.
     `dropped` were left out by the map, with its reasons. `unchanged` lists what is equal bit for bit, None where that
-    was not asked for. `strip` are prefixes that were taken off the names.
+    was not asked for. `strip` are prefixes that were taken off the names. `map_lines` are lines of a map that
+    make equal what the relations of tensors explain.
     """
 
     result_kind = "diff"
@@ -528,6 +553,7 @@ class CheckpointDiff(ShownResult):
     verdict: Verdict
     unchanged: tuple[str, ...] | None = None
     strip: tuple[str, ...] = ()
+    map_lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

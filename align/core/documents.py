@@ -30,7 +30,7 @@ from align.core.thresholds import (
     MOST_WORK_FOR_DOTS,
     PATTERN_SECONDS,
 )
-from align.core.transforms import Cast, Chain, Identity, Permute, Reshape
+from align.core.transforms import Add, Cast, Chain, Identity, Permute, Reshape, Scale
 from align.words.catalogue import ENGLISH, Sentence, Text, in_language, say
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ def _escaped(token: re.Match[str]) -> str:
 # Values turned into plain JSON data, the form in which run folders keep them and `--json` prints them.
 
 _AS_THEY_ARE = frozenset({str, int, bool, type(None)})
-_TRANSFORMS = (Identity, Reshape, Permute, Cast, Slice, Part, Sum, Share, Crop, Pad, Reorder, Chain)
+_TRANSFORMS = (Identity, Reshape, Permute, Cast, Slice, Part, Sum, Share, Crop, Pad, Reorder, Add, Scale, Chain)
 ORIGIN = "_from"  # ends the name of what a sentence was made from
 
 

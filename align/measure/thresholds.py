@@ -122,3 +122,46 @@ Choice: larger tiles leave that cache, smaller ones cost turns of the loop."""
 WORTH_LOADING: Final = 1 << 28
 """Bytes of both sides together from which on the compiled kernel is worth its start.
 Choice: it takes a twentieth of a second to load and a second or two to compile once; less is measured in that time."""
+
+# relations: how two tensors of weights hang together
+
+LEAST_RELATION_BITS: Final = 32.0
+"""Values that hold fewer bits together, or a chance agreement that takes fewer, name no relation.
+Choice: some 150 kinds are asked of each of 50,000 tensors, and 2^32 is 500 times as many; ten distinct values have 33
+bits. A larger number would leave short biases without a name."""
+FEWEST_DISTINCT_WEIGHTS: Final = 4
+"""Values of fewer kinds (masks, ones and zeros) name no relation.
+Choice: of zeros and ones an order, a transposition or another layer's fits by chance; weights have hundreds."""
+UNITS_OF_COMPUTED_WEIGHTS: Final = 2.0
+"""What is scaled or added to may be off by so many units in the last place of the coarser side.
+Choice: the port rounds once or twice; a larger number would call weights that were trained on scaled."""
+LEAST_SPREAD_OF_RELATED: Final = 8.0
+"""Where not all elements are equal bit for bit, they spread by so many times what they may be off.
+Choice: a weight near 1 in bfloat16 spreads by less, and any other such weight would then be near it."""
+PREFIX_OF_SLICE: Final = 64
+"""So many elements at the start of each slice are looked at before whole slices are.
+Choice: trained weights fail here; fewer elements may be equal by chance, more cost time for each tensor."""
+RELATED_BLOCK: Final = 1 << 18
+"""Whole tensors are held against each other in blocks of so many elements.
+Choice: their float64 copies take 2 MB each; a smaller number costs calls, a larger one memory."""
+MOST_WRITTEN_BLOCKS: Final = 512
+"""An order of more blocks is named, and no map line is written for it.
+Choice: 512 heads fill three lines of a page; nobody pastes an order of all channels."""
+GROUPS_SAMPLED: Final = 64
+"""So many elements stand for a tensor among others of its shape, and so many groups for a quantized one.
+Choice: 64 floats of a trained tensor are no other's; all that they suggest is confirmed by whole tensors."""
+GRID_DEVIATION: Final = 0.07
+"""A quantized value lies so near to a step, in steps.
+Choice: float32 is off by 1e-5 of a step of eight bits, float16 by 0.06; a larger number lets other values through."""
+BITS_OF_A_STEP: Final = 2.5
+"""What a value on a step says.
+Choice: by chance a seventh of all values lie within `GRID_DEVIATION` of a step, which is 2.8 bits."""
+LARGEST_UNIT_OF_STEP: Final = 0.25
+"""The unit in the last place of the largest value is no more than so many steps.
+Choice: of float16 it is an eighth of a step of eight bits; where it is a step, all values lie on steps."""
+MOST_LEVELS: Final = 256
+"""A tensor with more distinct values was not quantized as a whole.
+Source: the levels of eight bits."""
+LARGEST_QUANTIZED_WHOLE: Final = 1 << 24
+"""Larger tensors are looked at by rows and groups, not as quantized with one scale.
+Choice: one row of it in float64 has 128 MB; one scale for so many weights is not used."""

@@ -19,7 +19,7 @@ from align.advice.evidence import StepPart
 from align.batch.job import Job, PlacedTask, Task, TaskOutcome
 from align.batch.run_batch import judge_batch
 from align.convert.convert_checkpoint import ConversionRecord, ConvertedTensor
-from align.convert.pair_checkpoints import CheckpointDiff, TensorDifference
+from align.convert.pair_checkpoints import CheckpointDiff, TensorDifference, TensorRelation
 from align.core.name_map import Ambiguity, Dropped, NameMap, Pairing, Unmatched
 from align.core.parameters import ParameterSummary
 from align.core.traces import Limit, Measurement, smallest_factor
@@ -185,6 +185,8 @@ def sample_diff() -> CheckpointDiff:
     tensors.append(
         _difference("pos", layer(0, "", "", 0.0).measurement, outcome="dtypes differ", candidate_dtype="float16")
     )
+    scaled = TensorRelation("scaled", "the candidate is 8 times the reference", {"op": "scale", "factor": 8.0}, 2.0)
+    tensors.append(_difference("out.weight", layer(0, "", "", 1e-4).measurement, relations=(scaled,)))
     tensors.append(_difference("sign", layer(0, "", "", 0.0).measurement, outcome="equal"))
     tensors.append(_difference("frozen", layer(0, "", "", 0.0).measurement, outcome="equal", identical=True))
     return CheckpointDiff(
@@ -197,8 +199,9 @@ def sample_diff() -> CheckpointDiff:
         extra={"step": "int64 ()"},
         dropped={"bn.num_batches_tracked": "MindSpore's BatchNorm does not count batches"},
         warnings=("before.pth: optimizer (dict of 2 entries) holds 80 tensors: NOT COMPARED",),
-        verdict=Verdict(Outcome.NOT_ALIGNED, "43 of 45 tensors differ", Coverage("tensors", 45, 1, 3, 1)),
+        verdict=Verdict(Outcome.NOT_ALIGNED, "44 of 46 tensors differ", Coverage("tensors", 46, 1, 3, 1)),
         unchanged=("frozen",),
+        map_lines=('"out.weight" = { to = "out.weight", op = "scale", factor = 8.0 }',),
     )
 
 

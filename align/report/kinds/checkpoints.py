@@ -215,6 +215,7 @@ def diff_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Blo
         _sides(document),
         _worst(differing[0]) if differing else None,
         _differences(differing, show_all=show_all) if differing else None,
+        *_relations(document, show_all=show_all),
         _diff_lines("diff.unlike", map(_unlike, unlike), show_all=show_all, tone="bad"),
         _names("diff.missing", document["missing"], show_all=show_all, tone="bad"),
         _names("diff.extra", document["extra"], show_all=show_all, tone="bad"),
@@ -225,6 +226,36 @@ def diff_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Blo
         verdict_block(document["verdict"]),
     ]
     return [block for block in blocks if block is not None]
+
+
+def _relations(document: dict[str, Any], *, show_all: bool) -> Iterable[Block]:
+    """How tensors that differ hang together, and the lines of a map; documents of before this could be have none."""
+    related = [tensor for tensor in document["tensors"] if tensor.get("relations")]
+    folded = [(renamed(one), [one]) for one in related] if show_all else fold_rows(related, _related)
+    lines = (say("word.labelled", label=_counted(name, own), text=_relation(own[0])) for name, own in folded)
+    if block := _diff_lines("diff.relations", lines, show_all=show_all, tone="open"):
+        yield block
+    if mending := document.get("map_lines"):
+        yield Lines(say("diff.map_lines"), tuple(mending), "plain", commands=True)
+
+
+def _related(tensor: Tensor) -> tuple[str, str]:
+    return renamed(tensor), _relation(tensor)
+
+
+def _counted(name: str, tensors: list[Tensor]) -> str:
+    return f"{name} ({format_number(len(tensors))})" if len(tensors) > 1 else name
+
+
+def _relation(tensor: Tensor) -> str:
+    """What relates it, with how exactly; several are open."""
+    said = [
+        say("diff.within_units", relation=one["says"], units=format_number(one["units"]))
+        if one["units"]
+        else one["says"]
+        for one in tensor["relations"]
+    ]
+    return said[0] if len(said) == 1 else say("diff.one_of", relations=said)
 
 
 def _sides(document: dict[str, Any]) -> Facts:
