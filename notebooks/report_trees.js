@@ -14,6 +14,7 @@ class Trees {
       place.querySelector(`[data-side=${side}] ul`).append(this.draw(side, 0));
     }
     this.colour();
+    this.search();
     this.lead();
   }
 
@@ -125,10 +126,7 @@ class Trees {
   }
 
   choose(side, index, isScrolled) {
-    for (const one of this.place.querySelectorAll(".current")) {
-      one.classList.remove("current");
-      one.querySelector(".pick").removeAttribute("aria-current");
-    }
+    this.unmark();
     const node = this.sides[side][index];
     const chosen = [[side, index], ...(node.pair >= 0 ? [[other(side), node.pair]] : [])];
     for (const [where, which] of chosen) {
@@ -141,6 +139,60 @@ class Trees {
     if (isScrolled && second) level(first, second);
     else if (!isScrolled) for (const one of [first, second]) if (one) centre(one);
     this.tell(node);
+  }
+
+  // Layers beyond their limit, and modules whose path on either side holds a text; places are those of the reference
+  // where it has them.
+  red() {
+    const { mode } = this.place.dataset;
+    return this.placesOf("candidate", (node) => isKnown(node.own[mode]) && node.own[mode].level > 1);
+  }
+
+  matching(text) {
+    const holds = (side, index) => index >= 0 && this.path(side, index).toLowerCase().includes(text.toLowerCase());
+    const [first, second] = SIDES;
+    return [
+      ...this.placesOf(first, (node, index) => holds(first, index) || holds(second, node.pair)),
+      ...this.placesOf(second, (node, index) => node.pair < 0 && holds(second, index)),
+    ];
+  }
+
+  placesOf(side, isMeant) {
+    return this.sides[side].flatMap((node, index) => (isMeant(node, index) ? [[side, index]] : []));
+  }
+
+  path(side, index) {
+    const node = this.sides[side][index];
+    node.path ??= node.parent > 0 ? `${this.path(side, node.parent)}.${node.name}` : node.name;
+    return node.path;
+  }
+
+  // Go on or back among places, from the one that is chosen; say which of how many it is.
+  step(places, by) {
+    const isChosen = ([side, index]) => this.sides[side][index].line?.classList.contains("current");
+    const at = places.findIndex(isChosen);
+    const next = at < 0 ? (by > 0 ? 0 : places.length - 1) : (at + by + places.length) % places.length;
+    if (places.length) this.choose(...places[next], false);
+    this.place.querySelector(".count").textContent = say("place_of", { place: places.length && next + 1, count: places.length });
+  }
+
+  search() {
+    const field = this.place.querySelector("[type=search]");
+    field.addEventListener("input", () => {
+      this.unmark();
+      if (field.value) this.step(this.matching(field.value), 1);
+      else this.place.querySelector(".count").textContent = "";
+    });
+    field.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && field.value) this.step(this.matching(field.value), event.shiftKey ? -1 : 1);
+    });
+  }
+
+  unmark() {
+    for (const one of this.place.querySelectorAll(".current")) {
+      one.classList.remove("current");
+      one.querySelector(".pick").removeAttribute("aria-current");
+    }
   }
 
   tell(node) {
@@ -188,4 +240,16 @@ function centre(line) {
   tree.scrollTop += line.getBoundingClientRect().top - tree.getBoundingClientRect().top - tree.clientHeight / 3;
 }
 
-whenShown((version) => version.querySelectorAll(".trees").forEach((place) => new Trees(place)));
+const drawn = [];
+whenShown((version) => version.querySelectorAll(".trees").forEach((place) => drawn.push(new Trees(place))));
+
+// r and R lead from layer to layer beyond its limit.
+addEventListener("keydown", (event) => {
+  if (!["r", "R"].includes(event.key) || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest?.("input, textarea, select")) return;
+  const trees = drawn.find(({ place }) => place.closest(".version").lang === document.documentElement.lang);
+  if (!trees) return;
+  for (let one = trees.place.closest("details"); one; one = one.parentElement.closest("details")) one.open = true;
+  trees.step(trees.red(), event.key === "r" ? 1 : -1);
+  trees.place.scrollIntoView({ block: "nearest" });
+});

@@ -20,6 +20,7 @@ from align.core.load_code import file_models, put_first
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import CannotRunError, UsageError
 from align.fixes.fix_result import FixResult, RunAfterFix, faults_after, rungs_after
+from align.fixes.group_parameters import CAUSE, proposes_groups, ungrouped_optimizer
 from align.fixes.plan_changes import (
     FileChange,
     FilePlace,
@@ -36,6 +37,7 @@ from align.models.function_source import CodeChange
 from align.models.open_side import open_side
 from align.models.source_lines import construction_of
 from align.runs.climb_ladder import is_unchanged
+from align.runs.project_file import read_project
 from align.runs.run_folder import RunFolder
 from align.runs.rung import RungResult, shown
 from align.words.catalogue import sentence
@@ -82,12 +84,28 @@ def plan_fix(job: FixJob, execute: Callable[[Sequence[str]], Executed]) -> Plann
         document = forward_document(job, execute)
     except CannotRunError:
         document = unseen_layers_document(job)
-        if not document:
+        if not document and not proposes_groups(RunFolder(job.run).read("ladder")):
             raise
+    document = _with_optimizer(document, job)
     culprits = [one for one in read_culprits(document) if one.sureness == CONFIRMED]
-    model = open_side(str(job.candidate.model)).model if culprits else None
+    is_needed = any(one.cause != CAUSE for one in culprits)
+    model = open_side(str(job.candidate.model)).model if is_needed else None
     changes = plan_changes(plan_edits(culprits, model, job.checkpoint), job)
     return PlannedFix(job, document, changes, _planned(job, document, changes))
+
+
+def _with_optimizer(document: Document, job: FixJob) -> Document:
+    """A comparison with the optimizer of the port beside its culprits, where the last climb proposed groups for it."""
+    ladder = RunFolder(job.run).read("ladder")
+    if job.project is None or ladder is None or not proposes_groups(ladder):
+        return document
+    project = read_project(job.project)
+    culprit = ungrouped_optimizer(project, project.map or job.run / "map.toml")
+    if culprit is None:
+        return document
+    sides = {"reference": "", "candidate": str(job.candidate.training), "layers": [], "culprits": []}
+    whole = sides | document
+    return whole | {"culprits": [*whole["culprits"], to_json_data(culprit)], "verdict": ladder["verdict"]}
 
 
 def apply_fix(fix: PlannedFix, run_again: Callable[[Sequence[str], Path | None], Executed]) -> FixResult:
@@ -114,8 +132,8 @@ def apply_fix(fix: PlannedFix, run_again: Callable[[Sequence[str], Path | None],
 
 def _aim(fix: PlannedFix) -> str:
     """The result that the run after a fix has to make: the comparison, or the map that could not be made before."""
-    is_unseen = any(culprit["cause"] == UNSEEN for culprit in fix.before["culprits"])
-    return "map" if is_unseen else "forward"
+    causes = {culprit["cause"] for culprit in fix.before["culprits"]}
+    return "map" if UNSEEN in causes else "step" if causes == {CAUSE} else "forward"
 
 
 def undo_fix(job: FixJob) -> FixResult:
@@ -207,6 +225,9 @@ def _applied(fix: PlannedFix, backup: Backup, ladder: Document | None) -> FixRes
     job, folder = fix.job, RunFolder(fix.job.run)
     now = folder.read("forward") or {}
     climb = folder.read("ladder") if job.again[0] == "run" else None
+    if proposes_groups(climb):
+        left = [one for one in fix.before["culprits"] if one["cause"] == CAUSE]
+        now = now | {"culprits": [*now.get("culprits", []), *left]}
     faults = faults_after(fix.before, now)
     rungs = rungs_after(ladder, climb)
     verdict = _judged((climb or now)["verdict"], [fault.state for fault in faults])
@@ -310,7 +331,7 @@ def imported_as(tree: ast.Module, framework: str) -> str:
 
 def refuse_without_source(job: FixJob) -> None:
     """Raise UsageError for a port that is a file or a trace: nobody can change its source."""
-    model = str(job.candidate.model or "")
+    model = str(job.candidate.model or job.candidate.training or "")
     if job.candidate.trace or file_models(model) is not None or Path(model).is_dir() or Path(model).is_file():
         raise UsageError.of("fix_usage.no_source", name=job.candidate.trace or model)
 

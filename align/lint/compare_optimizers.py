@@ -29,8 +29,8 @@ PERIODS_COMPARED: Final = 2
 Choice: in one period, a change at its end, and what follows on it, would not be seen; more would show the same
 again."""
 
-RATE = "optimizer-learning-rate"
-GROUPED = {"optimizer-weight-decay": "weight_decay", RATE: "lr"}  # what a group of MindSpore may be given
+RATE, DECAY = "optimizer-learning-rate", "optimizer-weight-decay"
+GROUPED = {DECAY: "weight_decay", RATE: "lr"}  # what a group of MindSpore may be given
 Groups = tuple["Sequence[ParameterGroup]", "Sequence[ParameterGroup]"]
 
 
@@ -52,6 +52,29 @@ def compare_optimizers(groups: Groups, name_map: NameMap | None, rules: Sequence
         alone=(len(paired.only_reference), len(paired.only_candidate)),
         not_compared=tuple(dict.fromkeys([*joined.not_compared, *open_names])),
     )
+
+
+def wanted_decays(groups: Groups, name_map: NameMap, rules: Sequence[Pitfall]) -> dict[str, float] | None:
+    """The weight decay that each parameter of the candidate's optimizer has to have for the reference's updates.
+
+    None where parameters lie in one optimizer alone or are not paired, and where a decay is no plain number.
+    """
+    if any(group.names is None for side in groups for group in side):
+        return None
+    paired = _pair_groups(*groups, name_map)
+    if paired.unknown or paired.only_reference or paired.only_candidate:
+        return None
+    own = [rule for rule in rules if rule.id == DECAY]
+    decays: dict[str, float] = {}
+    for pair in paired.pairs:
+        unlike = compare_settings([LayerPair(pair.reference.settings, pair.candidate.settings)], own).findings
+        has = pair.candidate.settings.values.get(GROUPED[DECAY])
+        value = next(iter(unlike[0].arguments.values()), None) if unlike else has
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return None
+        names = {one.target for one in name_map.pairings if one.source in pair.names}
+        decays |= dict.fromkeys(names.intersection(pair.candidate.names or ()), float(value))
+    return decays
 
 
 def _compare_pair(pair: _GroupPair, rules: Sequence[Pitfall], *, several: bool) -> ComparedPart:

@@ -10,7 +10,7 @@ from align.core.load_code import require_file
 from align.core.name_map import NameMap
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import NothingInCommonError, SharedModelError, UsageError
-from align.lint.compare_optimizers import USUAL_STEPS, compare_optimizers, steps_to_sample
+from align.lint.compare_optimizers import USUAL_STEPS, compare_optimizers, steps_to_sample, wanted_decays
 from align.lint.compare_settings import (
     SEVERITY_ORDER,
     ComparedPart,
@@ -215,6 +215,21 @@ def _frozen_findings(sides: tuple[ParameterSet, ParameterSet], name_map: NameMap
                 example=pairs[0].source,
                 part="parameters",
             )
+
+
+def decays_to_set(reference: str, candidate: str, name_map: Given = None) -> tuple[LintSide, dict[str, float]] | None:
+    """The candidate's side, and by parameter the weight decay that its optimizer lacks for the reference's updates.
+
+    None where the optimizers do not say, or a model is not known.
+    """
+    sides = open_lint_side(reference), open_lint_side(candidate)
+    owners = [side.optimizer.model for side in sides if side.optimizer and side.optimizer.model]
+    left, right = sides[0].optimizer, sides[1].optimizer
+    if left is None or right is None or len(owners) < len(sides):
+        return None
+    names = _name_map(name_map, *map(_parameters, owners))
+    decays = wanted_decays(_read_both((left, right), 1), names, pitfalls())
+    return (sides[1], decays) if decays else None
 
 
 def _lint_optimizers(

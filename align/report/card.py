@@ -20,7 +20,7 @@ from align.core.verdicts import ShownResult, Verdict
 from align.errors import MissingFileError, ReportError
 from align.report.blocks import format_shape
 from align.report.judged_run import (
-    WEIGHTS,
+    given_weights,
     judged_run,
     made_weights,
     result_of_models,
@@ -141,7 +141,7 @@ def make_card(run: JudgedRun, path: Path) -> Card:
     project, base = read_project(file), file.resolve().parent
     last = read_last_run(run.folder) or {"record": {}}
     record = record_run(run.ladder, run.folder, project, last["record"].get("commit", ""))
-    sources = {*_given(record), *_made(run), *_arrays(run)}
+    sources = {*_given(run, record), *_made(run), *_arrays(run)}
     return Card(
         project=Path(os.path.relpath(file.resolve(), path.resolve().parent)).as_posix(),
         sides={name: _of_side(getattr(project, name), base) for name in SIDES},
@@ -161,10 +161,11 @@ def _of_side(side: ProjectSide, base: Path) -> dict[str, str]:
     return {name: str(value).replace(f"{base}{os.sep}", "") for name, value in given.items() if value is not None}
 
 
-def _given(record: RunRecord) -> Iterator[CardSource]:
+def _given(run: JudgedRun, record: RunRecord) -> Iterator[CardSource]:
+    weights = given_weights(run, record.files)
     for name, mark in record.files.items():
-        suffix = Path(name).suffix
-        yield CardSource("code" if suffix == ".py" else "weights" if suffix in WEIGHTS else "other", name, mark, False)
+        kind = "code" if Path(name).suffix == ".py" else "weights" if name in weights else "other"
+        yield CardSource(kind, name, mark, False)
 
 
 def _made(run: JudgedRun) -> Iterator[CardSource]:

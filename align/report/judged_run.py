@@ -314,7 +314,9 @@ def head_facts(run: JudgedRun) -> dict[str, str]:
         "date": f"{run.created:%Y-%m-%d %H:%M} UTC",
         "commit": _commit(record.get("commit", "")),
         "weights": listed([f"{name} {mark[:SHOWN_OF_HASH]}" for name, mark in _weights(run, record).items()]),
-        "devices": listed([f"{name} {value}" for name, value in run_environment(run).items()]),
+        "devices": listed(
+            [f"{name} {value}" for name, value in run_environment(run).items() if "mindalign" not in name]
+        ),
         "versions": listed([f"{name} {value}" for name, value in _versions(run, record).items()]),
         "coverage": listed([*_coverages(run)], "; "),
         "accepted": listed([*_accepted(record)], "; "),
@@ -331,12 +333,23 @@ def _commit(commit: str) -> str:
 
 def _weights(run: JudgedRun, record: Mapping[str, Any]) -> dict[str, str]:
     """The hashes of all weights by file: those that the run was given and made, or else those that results name."""
-    given = {name: mark for name, mark in record.get("files", {}).items() if Path(name).suffix in WEIGHTS}
     if record:
-        return given | dict(made_weights(run))
+        return given_weights(run, record["files"]) | dict(made_weights(run))
     sources = [one for document in run.documents.values() for one in document["made_from"].values()]
     hashed = {Path(one["path"]).name: one["sha256"] for one in sources if "path" in one and "sha256" in one}
     return {name: mark for name, mark in hashed.items() if Path(name).suffix in WEIGHTS}
+
+
+def given_weights(run: JudgedRun, files: Mapping[str, str]) -> dict[str, str]:
+    """Which of the files that a run read are weights; arrays of NumPy are where a rung took them for a checkpoint."""
+    read = [
+        (role, str(facts["path"])) for rung in run.rungs for role, facts in rung.made_from.items() if "path" in facts
+    ]
+    checkpoints = {Path(path).name for role, path in read if "checkpoint" in role}
+    weights = {name: mark for name, mark in files.items() if Path(name).suffix in WEIGHTS}
+    return {
+        name: mark for name, mark in weights.items() if Path(name).suffix != ".npz" or Path(name).name in checkpoints
+    }
 
 
 def made_weights(run: JudgedRun) -> Iterator[tuple[str, str]]:
@@ -348,7 +361,7 @@ def made_weights(run: JudgedRun) -> Iterator[tuple[str, str]]:
 
 
 def run_environment(run: JudgedRun) -> dict[str, str]:
-    """The machine and devices of both sides, without versions."""
+    """The machine and devices of both sides, without versions of packages that compute."""
     known = result_of_models(run).get("environment") or {}
     facts = [(side, name, value) for side, facts in known.items() for name, value in facts.items()]
     return {f"{side}: {name}": str(value) for side, name, value in facts if name not in PACKAGES}

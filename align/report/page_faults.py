@@ -6,6 +6,7 @@ become one; a section says in a line which cards are its own. The words are thos
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass, replace
 from html import escape
@@ -20,6 +21,7 @@ from align.report.kinds.ladder import cause_in_words
 from align.report.kinds.steps import culprit_facts
 from align.report.page_blocks import facts_html
 from align.report.thresholds import CARD_LINES, OPEN_CARDS
+from align.runs.baseline import read_last_run
 from align.runs.rung import CAUSES
 from align.words.catalogue import say, spoken, word
 
@@ -145,12 +147,13 @@ def _first_known(cards: Sequence[FaultCard], name: str) -> Any:
     return next(filter(None, values), values[0])
 
 
-def faults_section(faults: Sequence[Fault]) -> str:
+def faults_section(faults: Sequence[Fault], code: FaultCode) -> str:
     """Return the section of all faults, "" where there is none."""
     if not faults:
         return ""
-    shown = "".join(map(_card, faults[:OPEN_CARDS]))
-    if rest := "".join(map(_card, faults[OPEN_CARDS:])):
+    cards = [_card(fault, code.html(fault.card)) for fault in faults]
+    shown = "".join(cards[:OPEN_CARDS])
+    if rest := "".join(cards[OPEN_CARDS:]):
         title = escape(say("page.more_cards", count=len(faults) - OPEN_CARDS))
         rest = f'<details class="fold"><summary>{title}</summary><div class="cards">{rest}</div></details>'
     title = f"<h2>{escape(say('page.faults', count=len(faults)))}</h2>"
@@ -177,7 +180,7 @@ def _summary(card: FaultCard) -> str:
     return say("page.fault_line", place=card.title, what=card.change or card.cause)
 
 
-def _card(fault: Fault) -> str:
+def _card(fault: Fault, code: str) -> str:
     card = fault.card
     label = f'<span class="label">{escape(say("page.cause"))}</span>'
     cause = f'<p class="cause">{label} {escape(card.cause)}</p>' if card.cause else ""
@@ -192,6 +195,7 @@ def _card(fault: Fault) -> str:
         f'<div class="sides">{sides}</div>' if sides else "",
         facts_html(card.facts),
         f'<dl class="actions">{actions}</dl>' if actions else "",
+        code,
     ]
     return f'<article class="card" id="{fault.anchor}">{"".join(parts)}</article>'
 
@@ -217,6 +221,90 @@ def _code(text: str) -> str:
 
 def _copy() -> str:
     return f'<button type="button" class="copy needs-script">{escape(say("page.copy"))}</button>'
+
+
+# The code at fault on its card: the patch that `align fix` planned, or else the line with those around it.
+
+
+@dataclass(frozen=True, slots=True)
+class FaultCode:
+    """Lines of code by place, each with those around it, and a planned fix, {} where there is none that still holds."""
+
+    sources: Mapping[str, str]
+    fix: Mapping[str, Any]
+
+    def html(self, card: FaultCard) -> str:
+        """The code of a card; "" where the run folder has none of it."""
+        planned = [one for one in self.fix.get("places", ()) if _is_meant(one, card)]
+        hunks = dict.fromkeys(self._patch(place) for place in planned)  # one may hold several places
+        if rows := [row for hunk in hunks for row in hunk]:
+            label = f'<p class="label">{escape(say("page.planned"))}</p>'
+            return label + _code_html(rows)
+        place = next(
+            (one for one in sorted(self.sources) if re.search(rf"(?<!\S){re.escape(one)}(?!\d)", card.line)), ""
+        )
+        if not place:
+            return ""
+        number = int(place.rpartition(":")[2])
+        lines = enumerate(self.sources[place].split("\n"), max(number - 1, 1))
+        return _code_html([("at" if row == number else "", str(row), line) for row, line in lines])
+
+    def _patch(self, place: Mapping[str, Any]) -> tuple[CodeRow, ...]:
+        """The hunk of a planned place, with a line before and behind what changes."""
+        texts = (one["text"] for one in self.fix["patches"] if one["root"] == place["root"])
+        rows = next((rows for text in texts if (rows := patch_rows(text, place["file"], place["line"]))), [])
+        changed = [number for number, (kind, _, _) in enumerate(rows) if kind]
+        return tuple(rows[max(changed[0] - 1, 0) : changed[-1] + 2] if changed else ())
+
+
+CodeRow = tuple[str, str, str]  # "out", "in", "at" or ""; the number of the line in the old text; the line
+HUNK = re.compile(r"@@ -(\d+)")
+
+
+def run_code(run: JudgedRun) -> FaultCode:
+    """The code that a run folder holds of its faults; a plan that is older than the comparison counts no more."""
+    record = (read_last_run(run.folder) or {}).get("record") or {}
+    fix = run.folder.read("fix") or {}
+    compared = run.documents.get("forward", {}).get("created", "")
+    holds = fix.get("state") == "planned" and fix["created"] >= compared
+    return FaultCode(record.get("sources", {}), fix if holds else {})
+
+
+def patch_rows(text: str, file: str, line: int) -> list[CodeRow]:
+    r"""The rows of the hunk of a unified diff that changes this line of a file, by its old number; [] without one.
+
+    >>> patch_rows("--- a/p.py\n+++ b/p.py\n@@ -6 +6 @@\n-a = 1\n+a = 2\n", "p.py", 6)
+    [('out', '6', 'a = 1'), ('in', '', 'a = 2')]
+    """
+    name, number, hunks = "", 0, list[list[CodeRow]]()
+    for row in text.splitlines():
+        if row.startswith("--- a/"):
+            name = row.removeprefix("--- a/").rstrip("\t")
+        elif match := HUNK.match(row):
+            number = int(match[1])
+            hunks += [[]] if name == file else []
+        elif name == file and hunks and row[:1] in KINDS:
+            hunks[-1].append((KINDS[row[:1]], "" if row[0] == "+" else str(number), row[1:]))
+            number += row[0] != "+"
+    return next((rows for rows in hunks if ("out", str(line)) in [row[:2] for row in rows]), [])
+
+
+KINDS = {"-": "out", "+": "in", " ": ""}
+
+
+def _is_meant(place: Mapping[str, Any], card: FaultCard) -> bool:
+    """Tell whether a place of a fix is of a card: one of its layers, with its cause; rules of optimizers say whose."""
+    causes = {place_cause.removeprefix("optimizer-") for place_cause in place["cause"].split(CAUSES)}
+    return not {*place["layers"]}.isdisjoint(card.places) and card.cause_id.removeprefix("optimizer-") in causes
+
+
+def _code_html(rows: Sequence[CodeRow]) -> str:
+    signs = {"out": "-", "in": "+"}
+    shown = "".join(
+        f'<span class="row {kind}"><span class="no">{number:>5} {signs.get(kind, " ")}</span> {escape(line)}\n</span>'
+        for kind, number, line in rows
+    )
+    return f'<pre class="code">{shown}</pre>'
 
 
 # What one rung knows of its faults, a card each: both sides with their settings, the cause, what to write and where.
@@ -310,6 +398,7 @@ def _of_step(rung: PageRung, document: dict[str, Any]) -> Iterable[FaultCard]:
         if below and below.cause and not worst["cause"]:  # a rung below knows it
             cause, change = say("page.from_below", cause=cause_in_words(below.cause)), below.change
             cause_id = below.cause
+        change = change or (below.change if below else "")
         sides, other = _settings_of_step(worst)
         shown[""] = other
         card = FaultCard(title, cause, sides, _said(shown), change, _lines(group), _again(rung))

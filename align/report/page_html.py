@@ -47,7 +47,7 @@ from align.report.page_blocks import (
     share_data,
     shared_marks,
 )
-from align.report.page_faults import anchor, fault_links, faults_section, page_faults, page_rungs
+from align.report.page_faults import anchor, fault_links, faults_section, page_faults, page_rungs, run_code
 from align.report.show_result import result_blocks, with_pasted
 from align.words.catalogue import LANGUAGES, listed, reader_language, say, speaking, spoken, word
 
@@ -73,12 +73,13 @@ SPOKEN = (
     "more_nodes",
     "open_node",
     "close_node",
+    "place_of",
     "dark",
     "light",
     "copied",
 )
 FACTS = {"rows": ("count",), "rows_of": ("shown", "count"), "show_open": ("count",), "hide_open": ("count",)}
-FACTS |= {"more_nodes": ("count",), "open_node": ("name",), "close_node": ("name",)}
+FACTS |= {"more_nodes": ("count",), "open_node": ("name",), "close_node": ("name",), "place_of": ("place", "count")}
 
 
 def page_html(folder: RunFolder) -> str:
@@ -132,7 +133,9 @@ def _version(run: JudgedRun, plots: Mapping[str, PagePlot], created: str) -> str
     rungs = page_rungs(run)
     titles = {rung.anchor: rung.title for rung in rungs}
     faults = page_faults(rungs)
-    sections = faults_section(faults) + "".join(rung_section(rung, titles, plots, faults) for rung in rungs)
+    sections = faults_section(faults, run_code(run)) + "".join(
+        rung_section(rung, titles, plots, faults) for rung in rungs
+    )
     if not plots and find_spec("matplotlib") is None:
         sections += f'<p class="note">{escape(say("page.no_plots", install=INSTALL_HINT["matplotlib"]))}</p>'
     footer = escape(say("page.made", created=created, version=__version__))
@@ -393,9 +396,12 @@ def _trees(document: dict[str, Any]) -> str:
         f'<p class="label">{escape(word("word", side))}</p><ul></ul></div>'
         for side, label in ((side, say("page.tree_of", side=word("word", side))) for side in trees)
     )
+    label = escape(say("page.find"))
+    find = f'<input type="search" placeholder="{label}" aria-label="{label}"><span class="count" role="status"></span>'
     return (
         f'<div class="trees needs-script" data-mode="gathered"><h3>{escape(say("page.trees"))}</h3>'
-        f'<fieldset class="tools"><legend>{escape(say("page.coloured_by"))}</legend>{modes}</fieldset>'
+        f'<fieldset class="tools"><legend>{escape(say("page.coloured_by"))}</legend>{modes}{find}</fieldset>'
+        f'<p class="label">{escape(say("page.next_red"))}</p>'
         f'<div class="legend">{legend}</div><div class="both">{sides}</div><div class="chosen" role="status"></div>'
         f'<script type="application/json">{embedded(trees)}</script></div>'
     )

@@ -79,6 +79,8 @@ STYLE: dict[str, Any] = {
     "savefig.facecolor": "white",
 }
 LINE_HEIGHT = 14  # format: of a name that is written into a plot, in points
+SPACE = 4  # format: points between a line and its text
+LAYERS_HEIGHT, STEPS_HEIGHT = 220, 158  # format: of the axes in which names stand, in points, rather less than it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,16 @@ def as_picture(figure: Any, alt: str) -> Picture:
     return Picture(stream.getvalue(), round(width / DPI * 96), round(height / DPI * 96), alt)
 
 
+def end_above(low: float, high: float, lines: int, height: float) -> float:
+    """The end of a logarithmic axis which leaves room for lines of names above all values; `height` in points.
+
+    >>> round(end_above(1.0, 100.0, 4, 120.0))
+    10000
+    """
+    share = (LINE_HEIGHT * max(1, lines) + SPACE) / height
+    return float(high * (high / low) ** (share / (1.0 - share)))
+
+
 def name_place(axes: Any, place: float, text: str, line: int, *, right_half: bool) -> None:
     """Write the name of what is marked at a place at the top, the `line`-th of several, on the side with room."""
     axes.annotate(
@@ -189,7 +201,6 @@ def name_place(axes: Any, place: float, text: str, line: int, *, right_half: boo
     )
 
 
-SPACE = 4  # format: points between a line and its text
 LOOKS = {
     "within": ("o", GOOD),
     "outside": ("o", BAD),
@@ -211,7 +222,8 @@ def draw_error_by_depth(document: dict[str, Any]) -> Any | None:
     _limits(axes, layers, low)
     _alone(axes, layers, low, high)
     _layers(axes, layers, low, high)
-    axes.set(yscale="log", ylim=(low / 3, high * 5 ** max(1, lines)), title=say("plot.error_by_depth_title"))
+    end = end_above(low / 3, high, lines, LAYERS_HEIGHT)
+    axes.set(yscale="log", ylim=(low / 3, end), title=say("plot.error_by_depth_title"))
     axes.set(xlabel=say("plot.order"), ylabel=say("plot.relative_l2"))
     axes.margins(x=0.02)
     integer_ticks(axes)
@@ -546,7 +558,7 @@ def _sizes(axes: Any, points: Sequence[DepthPoint], lines: int) -> None:
             if own:
                 label = f"{say(f'plot.{name}')}: {say(f'plot.{key}')}"
                 axes.scatter(own, [edge] * len(own), s=28, marker=mark, color=color, label=label, zorder=3)
-    axes.set(yscale="log", ylim=(low / 2, high * 3 ** max(1, lines)))
+    axes.set(yscale="log", ylim=(low / 2, end_above(low / 2, high, lines, STEPS_HEIGHT)))
 
 
 def _factors(axes: Any, points: Sequence[DepthPoint]) -> None:

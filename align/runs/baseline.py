@@ -14,7 +14,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from align.runs.run_folder import RunFolder
     from align.runs.rung import LadderResult
 
+PLACE = re.compile(r"(?P<file>\S.*?\.py):(?P<line>[1-9]\d*)")  # of a line in a file of Python
+LONGEST_LINE = 300  # format: of a line of code that is shown, in characters
 MARK_LENGTH = 16  # format: characters of a hash, which tell what one port has at fault apart
 NUMBER = re.compile(r"[-+]?[\d.,]+(?:e[-+]?\d+)?", re.IGNORECASE)
 JUDGED_STATES = ("passed", "failed")
@@ -74,6 +76,7 @@ class RunRecord:
     `allowances` are the limits and accepted deviations of the project file, by the names they have there. `files` are
     the SHA-256 of all that was read and lies outside of the run folder, by path from the project file; `versions` those
     of packages. `commit` is that of git, with `-dirty` behind it where tracked files were edited since, "" without git.
+    `sources` are lines of code that findings name, each with those around it, by place; only the last run has them.
     """
 
     rungs: tuple[RecordedRung, ...]
@@ -81,6 +84,7 @@ class RunRecord:
     files: Mapping[str, str]
     versions: Mapping[str, str]
     commit: str = ""
+    sources: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +232,8 @@ def read_baseline(path: Path) -> RunRecord:
 def read_record(data: Mapping[str, Any]) -> RunRecord:
     """A run as a document keeps it."""
     rungs = tuple(map(_read_rung, data["rungs"]))
-    return RunRecord(rungs, data["allowances"], data["files"], data["versions"], data.get("commit", ""))
+    further = data.get("commit", ""), data.get("sources", {})
+    return RunRecord(rungs, data["allowances"], data["files"], data["versions"], *further)
 
 
 def _read_rung(data: Mapping[str, Any]) -> RecordedRung:
@@ -364,6 +369,7 @@ def keep_last_run(ladder: LadderResult, folder: RunFolder, project: Project) -> 
     before = read_record(last["record"]) if last else None
     if ladder.verdict.coverage.compared:
         kept = replace(record, rungs=_last_judged(before, record)) if before else record
+        kept = replace(kept, sources={**(before.sources if before else {}), **_source_lines(record)})
         write_text(folder.path / LAST, json_text(as_document(Baseline(kept, ladder.verdict), {})) + "\n")
     if last is None or before is None:
         folder.file("against").unlink(missing_ok=True)
@@ -392,6 +398,19 @@ def _last_judged(before: RunRecord, now: RunRecord) -> tuple[RecordedRung, ...]:
     rungs = {rung.name: rung for rung in before.rungs}
     rungs |= {rung.name: rung for rung in now.rungs if rung.name not in rungs or rung.state in JUDGED_STATES}
     return tuple(rungs.values())
+
+
+def _source_lines(record: RunRecord) -> dict[str, str]:
+    """Each line of code that a finding names with the ones before and behind it, as their file has them."""
+    places = {one.line for rung in record.rungs for one in rung.findings}
+    found = {}
+    for place in sorted(places):
+        match = PLACE.match(place)
+        if match and Path(match["file"]).is_file():
+            lines = Path(match["file"]).read_text(encoding="utf-8", errors="replace").splitlines()
+            number = int(match["line"])
+            found[match[0]] = "\n".join(line[:LONGEST_LINE] for line in lines[max(number - 2, 0) : number + 1])
+    return found
 
 
 def commit_of(folder: Path) -> str:

@@ -181,6 +181,15 @@ def setting_culprit(finding: Mapping[str, Any]) -> Culprit:
     return Culprit(finding["candidate"] or finding["reference"], cause, finding.get("line", ""), finding["change"])
 
 
+def lacks_groups(culprit: Culprit) -> bool:
+    """Tell whether the optimizer of a port decays other parameters than the reference's, since its groups are lacking.
+
+    >>> lacks_groups(Culprit("optimizer", "weight-decay", "port.py:3", '[dict(params=..., weight_decay=...)]'))
+    True
+    """
+    return culprit.cause == "weight-decay" and "params" in culprit.change
+
+
 def shown(path: Path | str) -> str:
     """A path as one would type it from here: relative where it lies below the current folder."""
     relative = os.path.relpath(path)

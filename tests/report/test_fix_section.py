@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import runpy
+from dataclasses import replace
 from html import unescape
+from pathlib import Path
 
 import pytest
 
@@ -18,9 +21,13 @@ from align.fixes.fix_result import (
     RungAfterFix,
     SourcePatch,
 )
-from align.report.page_html import fix_section
+from align.fixes.plan_changes import unified_diff
+from align.report.page_html import fix_section, page_html
+from align.runs.baseline import keep_last_run
+from align.runs.project_file import Project
 from align.runs.run_folder import RunFolder, as_document
 
+climbed = runpy.run_path(str(Path(__file__).with_name("conftest.py")))["climb"]
 PATCH = "--- a/port.py\n+++ b/port.py\n@@ -1 +1 @@\n-act = f(x < 1)\n+act = f(x < 2)\n"
 
 
@@ -90,3 +97,35 @@ def test_the_rows_of_a_frame_are_the_places(applied: FixResult) -> None:
     assert frame["after"].tolist() == ["f(x < 2)"]
     assert to_json_data(applied)["places"][0]["layers"] == ["a.0", "a.1", "a.2"]
     assert as_document(applied, {})["schema"] == "mindalign.fix/2"
+
+
+def rows_of(page: str) -> list[tuple[str, str]]:
+    """The rows of code on the first card: what kind each is, and its text."""
+    code = re.search(r'<pre class="code">(.*?)</pre>', page, re.DOTALL)
+    rows = re.findall(r'<span class="row (\w*)">(.*?)\n</span>', code[1] if code else "", re.DOTALL)
+    return [(kind, " ".join(unescape(re.sub(r"<[^>]+>", "", text)).split())) for kind, text in rows]
+
+
+def test_a_card_shows_its_line_of_code_or_the_patch_that_was_planned_since(samples, applied, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = RunFolder(samples.write_sample_run(tmp_path / "run", ("map", "forward")))
+    ladder = climbed(run)
+    assert rows_of(page_html(run)) == [], "nobody kept the code"
+    Path("resnet.py").write_text("".join(f"x = {number} < 9\n" for number in range(1, 215)))
+    keep_last_run(ladder, run, Project())
+    kept = [("", "213 x = 213 < 9"), ("at", "214 x = 214 < 9")]
+    assert rows_of(page_html(run)) == kept
+    (known,) = {one["candidate"] for one in run.read("forward")["culprits"] if one["cause"] == "max-pool-padding"}
+    place = replace(applied.places[0], file="resnet.py", line=214, layers=(known,), cause="max-pool-padding")
+    diff = unified_diff(
+        "resnet.py", Path("resnet.py").read_text(), Path("resnet.py").read_text().replace("214 <", "0 <")
+    )
+    patch = replace(applied.patches[0], text=PATCH + diff)
+    planned = replace(applied, state="planned", places=(place,), patches=(patch,), after=None, backup="")
+    run.write(planned, {})
+    changed = [("out", "214 - x = 214 < 9"), ("in", "+ x = 0 < 9")]
+    assert rows_of(page_html(run)) == [kept[0], *changed]
+    run.write(replace(planned, places=(replace(place, cause="other"),)), {})
+    assert rows_of(page_html(run)) == kept, "it is a change of another cause"
+    run.keep("fix", as_document(planned, {}) | {"created": "2000-01-01T00:00:00+00:00"})
+    assert rows_of(page_html(run)) == kept, "the comparison is newer than the plan"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -75,6 +76,30 @@ TRIED = """async function tried() {
   document.querySelector("[type=radio][value=gathered]").click();
   found.mode = document.querySelector(".trees").dataset.mode;
 
+  const chosen = () => all(".node.current .name").map((one) => one.textContent);
+  const reached = () => [...chosen(), document.querySelector(".trees .count").textContent];
+  document.querySelector("[type=radio][value=alone]").click();
+  found.red = ["r", "r", "R", "R"].map((key) => {
+    dispatchEvent(new KeyboardEvent("keydown", { key }));
+    return reached();
+  });
+  const find = document.querySelector(".trees [type=search]");
+  const press = (facts) => find.dispatchEvent(new KeyboardEvent("keydown", { bubbles: true, ...facts }));
+  find.value = "Layer2.1.";
+  find.dispatchEvent(new Event("input"));
+  found.search = [reached()];
+  press({ key: "Enter" });
+  found.search.push(reached());
+  press({ key: "Enter", shiftKey: true });
+  press({ key: "r" });
+  found.search.push(reached());
+  find.value = "no such module";
+  find.dispatchEvent(new Event("input"));
+  found.search.push(reached());
+  find.value = "";
+  find.dispatchEvent(new Event("input"));
+  found.search.push(reached());
+
   const link = document.querySelector('.strip a[href$="-parameters"]');
   const section = document.querySelector(link.hash + " details");
   found.section = [section.open];
@@ -87,11 +112,38 @@ TRIED = """async function tried() {
   const before = colours();
   document.querySelector(".theme").click();
   found.theme = [before === colours(), document.documentElement.dataset.theme];
-  document.querySelector(".copy").click();
-  await new Promise((done) => setTimeout(done, 200));
-  const isCopied = all(".copy").some((one) => one.textContent === "Copied");
-  found.copied = isCopied || String(getSelection()).startsWith("align ");
+  const copy = document.querySelector(".copy");
+  const own = (value) => ({ value, configurable: true });
+  const clipboard = (writeText) => Object.defineProperty(navigator, "clipboard", own({ writeText }));
+  const later = () => new Promise((done) => setTimeout(done, 0));
+  clipboard(async () => { throw new Error("forbidden"); });
+  copy.click();
+  await later();
+  found.copied = [copy.textContent, String(getSelection()).startsWith("align ")];
+  clipboard(async (text) => { found.clipboard = text.startsWith("align "); });
+  copy.click();
+  await later();
+  found.copied.push(copy.textContent);
   return found;
+}</script>"""
+# The marks of a plot are drawn by reference: a copy of them can be measured.
+PLOTTED = """async function tried() {
+  for (const one of document.querySelectorAll("details")) one.open = true;
+  const box = (one) => one.getBoundingClientRect();
+  const meet = (one, other) => Math.min(one.right, other.right) - Math.max(one.left, other.left) > 1
+    && Math.min(one.bottom, other.bottom) - Math.max(one.top, other.top) > 1.5;
+  const plots = [...document.querySelectorAll("div.version[lang=en] .plot svg")].map((plot) => {
+    const use = plot.querySelector("use");
+    const marks = document.querySelector(use.getAttribute("href")).cloneNode(true);
+    use.replaceWith(marks);
+    const texts = [...plot.querySelectorAll("text")];
+    const names = texts.filter((one) => one.textContent.startsWith("at fault, "));
+    const points = [...marks.querySelectorAll("g[id*=PathCollection] use")];
+    const covered = texts.flatMap((one, place) => [...texts.slice(place + 1), ...(names.includes(one) ? points : [])]
+      .filter((other) => meet(box(one), box(other))).map((other) => `${one.textContent} - ${other.textContent}`));
+    return { names: names.length, points: points.length, covered };
+  });
+  return { plots };
 }</script>"""
 TOKENS = """async function tried() {
   const found = { title: document.title };
@@ -134,6 +186,8 @@ def test_tables_sort_filter_and_unfold_trees_stay_in_step_and_sections_open(prob
     layers = faulty.read("forward")["layers"]
     largest = format_number(max(layer["factor"] for layer in layers if layer["factor"] is not None))
     filtered = sum("layer4" in layer["candidate"] for layer in layers if layer["outcome"] != "not comparable")
+    pool, code = ("convolution", "0"), ("convolution", "conv3")
+    one, other = ("convolution", "conv1"), ("convolution", "conv2")
     assert probe(faulty_page, TRIED, LATER) == {
         "folded": "118 of 120 rows",
         "start": "0",
@@ -154,10 +208,29 @@ def test_tables_sort_filter_and_unfold_trees_stay_in_step_and_sections_open(prob
         "chosen": ["pooler", "max_pool"],
         "told": True,
         "mode": "gathered",
+        "red": [[*one, f"{place} of 2"] for one, place in ((pool, 1), (code, 2), (pool, 1), (code, 2))],
+        "search": [[*one, "1 of 5"], [*other, "2 of 5"], [*one, "1 of 5"], ["0 of 0"], [""]],
         "section": [False, True],
         "theme": [False, "dark"],
-        "copied": True,
+        "copied": ["Copy", True, "Copied"],
+        "clipboard": True,
     }
+
+
+def test_names_in_the_plots_by_depth_cover_neither_each_other_nor_points(probe, samples, tmp_path):
+    run = RunFolder(samples.write_sample_run(tmp_path / "run", ("forward", "step")))
+    forward, step = samples.faulty_forward(), samples.sample_step()
+    high = {place: replace(forward.layers[place].measurement, relative_l2=1e3) for place in range(2, 119, 3)}
+    layers = [replace(one, measurement=high.get(one.order, one.measurement)) for one in forward.layers]
+    layers[1] = replace(layers[1], measurement=replace(layers[1].measurement, relative_l2=1e-16))
+    culprits = tuple(samples.culprit(layers[place], 10.0) for place in (0, 10, 60, 61, 110))
+    run.write(replace(forward, layers=tuple(layers), culprits=culprits), {})
+    names = [f"body.{place}.conv" for place in (1, 2, 12)]
+    wrong = [replace(step.culprits[0], candidate=name, reference=name, kind="backward", part="layer") for name in names]
+    run.write(replace(step, culprits=tuple(wrong)), {})
+    found = probe(page_html(run), PLOTTED, LATER)["plots"]
+    assert [(one["names"], one["points"] > 20) for one in found if one["names"]] == [(4, True), (3, True)]
+    assert [one["covered"] for one in found] == [[]] * len(found)
 
 
 def test_tokens_of_both_sides_stand_beside_each_other_with_what_differs_marked(probe, samples, tmp_path):

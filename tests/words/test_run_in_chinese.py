@@ -62,7 +62,7 @@ def test_a_run_folder_is_the_same_in_both_languages(log: str, code: int, capsys:
 
 
 def test_why_a_rung_could_not_run_is_told_in_the_language_of_the_reader(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("align.toml").write_text(PROJECT.format(log="a.log", folder="run"), encoding="utf-8")
+    Path("align.toml").write_text(PROJECT.format(log="a.log"), encoding="utf-8")
     assert main(["run", "--lang", "en"]) == 2
     assert "both logs are one file: a.log" in capsys.readouterr().out
     assert main(["run", "--lang", "zh"]) == 2

@@ -31,7 +31,7 @@ from align.report.judged_run import relative_error, rung_title
 from align.report.kinds.culprits import cause_words
 from align.report.thresholds import CULPRITS_SHOWN, DIFFERENCES_SHOWN, MOST_AT_RISK, NAMES_ON_A_LINE
 from align.runs.project_file import NAME
-from align.runs.rung import CAUSES, RungResult
+from align.runs.rung import CAUSES, RungResult, lacks_groups
 from align.runs.rung import rungs as known_rungs
 from align.words.catalogue import few, listed, say, word
 
@@ -163,6 +163,7 @@ def _fix(climb: Mapping[str, Any], faulty: Sequence[RungResult]) -> tuple[str, .
     """The command that makes changes of layers, where a rung knows what to write, and in which line."""
     known = [one for rung in faulty if rung.name in FIXED for one in rung.culprits if one.change and one.line]
     known += [one for rung in faulty if rung.kind == "map" for one in rung.culprits if one.change.endswith(OF_LISTS)]
+    known += [one for rung in faulty for one in rung.culprits if lacks_groups(one) and one.line]
     return (say("ladder_table.fix", options=_options(climb, folder="--run")),) if known else ()
 
 
