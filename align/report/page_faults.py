@@ -235,7 +235,7 @@ class FaultCode:
 
     def html(self, card: FaultCard) -> str:
         """The code of a card; "" where the run folder has none of it."""
-        planned = [one for one in self.fix.get("places", ()) if _is_meant(one, card)]
+        planned = [place for place in self.fix.get("places", ()) if _is_meant(place, card)]
         hunks = dict.fromkeys(self._patch(place) for place in planned)  # one may hold several places
         if rows := [row for hunk in hunks for row in hunk]:
             label = f'<p class="label">{escape(say("page.planned"))}</p>'

@@ -403,14 +403,14 @@ def _last_judged(before: RunRecord, now: RunRecord) -> tuple[RecordedRung, ...]:
 def _source_lines(record: RunRecord) -> dict[str, str]:
     """Each line of code that a finding names with the ones before and behind it, as their file has them."""
     places = {one.line for rung in record.rungs for one in rung.findings}
-    found = {}
+    sources = {}
     for place in sorted(places):
         match = PLACE.match(place)
         if match and Path(match["file"]).is_file():
             lines = Path(match["file"]).read_text(encoding="utf-8", errors="replace").splitlines()
             number = int(match["line"])
-            found[match[0]] = "\n".join(line[:LONGEST_LINE] for line in lines[max(number - 2, 0) : number + 1])
-    return found
+            sources[match[0]] = "\n".join(line[:LONGEST_LINE] for line in lines[max(number - 2, 0) : number + 1])
+    return sources
 
 
 def commit_of(folder: Path) -> str:
