@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CAUSE: Final = "optimizer-weight-decay"  # the id of this cause
 LISTS = ("trainable_params", "get_parameters")  # methods that list all parameters of a model
-MOST_GROUPS = 2
+MOST_GROUPS = 2  # format: one condition, and its opposite
 
 
 def proposes_groups(ladder: Mapping[str, Any] | None) -> bool:
