@@ -99,6 +99,9 @@ os.chdir(sys.argv[1])
 print([main(line) for line in {lines!r}], file=sys.stderr)
 """
     assert python(code, str(tmp_path)).stderr == "[0, 0, 0, 0]\n"
+    fewer = code.replace("'filelock'", "'filelock', 'xxhash'").replace(repr(lines), repr(lines[1:]))
+    assert "'xxhash'" in fewer
+    assert python(fewer, str(tmp_path)).stderr == "[0, 0, 0]\n", "only convert needs a fast hash"
     assert (
         "FrameworkMissingError"
         in python(f"""{BLOCK.replace(repr(FRAMEWORKS), repr(FRAMEWORKS + absent))}
