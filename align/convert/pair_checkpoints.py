@@ -30,7 +30,7 @@ from align.core.align_sequences import grouped
 from align.core.name_map import Dropped, Pairing, held_value, meant_value
 from align.core.parameters import StoredTensor
 from align.core.piece_transforms import apart_from_whole, sum_step, zero_cuts, zero_parts
-from align.core.transforms import Reshape
+from align.core.transforms import Permute, Reshape
 from align.core.verdicts import Coverage, Outcome, ShownResult, Verdict
 from align.errors import CannotRunError, MapError
 from align.words.catalogue import hint_of_command, joined, say, sentence
@@ -141,7 +141,7 @@ def pair_checkpoints(
     ours, in_parts = _with_parts_as(ours, theirs)
     pairs = pair_tensors(ours.tensors, theirs.tensors).without(lone)
     if inferred is not None and inferred.comparable > pairs.comparable:
-        return *whole, (sentence("diff_warning.mapped", count=len(inferred.pairs)),), inferred
+        return *whole, tuple(_mapped_words(inferred)), inferred
     return ours, theirs, tuple(filter(None, [wrapped, in_parts, naming_warning(pairs)])), pairs
 
 
@@ -163,6 +163,18 @@ def _inferred_pairs(ours: Checkpoint, theirs: Checkpoint) -> TensorPairs | None:
     ]
     name_map = replace(name_map, pairings=(*name_map.pairings, *by_reshape))
     return replace(pair_tensors(ours.tensors, theirs.tensors, name_map), inferred=name_map)
+
+
+def _mapped_words(inferred: TensorPairs) -> Iterator[str]:
+    """That both files told the names, and which tensors stand the other way round."""
+    yield sentence("diff_warning.mapped", count=len(inferred.pairs))
+    turned = [pair.reference.name for pair in inferred.pairs if pair.transform and _turns(pair.transform)]
+    if turned:
+        yield sentence("diff_warning.turned", count=len(turned), names=turned)
+
+
+def _turns(transform: Transform) -> bool:
+    return any(isinstance(step, Permute) for step in transform.steps)
 
 
 def _framework(side: Checkpoint, metadata: Mapping[str, str] | None = None) -> FrameworkName:

@@ -21,7 +21,7 @@ from align.names.dataflow.settle_by_code import settle_by_code
 from align.names.equal_values import note_value_conflicts, pairs_by_values
 from align.names.map_export import MapRules, read_map_rules, write_map_file
 from align.names.map_file import read_rules
-from align.names.map_one_side import choose_family
+from align.names.map_one_side import AUTO, choose_family
 from align.names.map_result import (
     MapCheck,
     MapFacts,
@@ -157,9 +157,18 @@ def _decided(name_map: NameMap, seconds: float) -> Note:
 
 
 def map_checkpoints(reference: Checkpoint, candidate: Checkpoint) -> NameMap:
-    """The map of two files by what they alone tell, as `map_parameters` finds it; what is no weight is dropped."""
+    """The map by which the values of two files are to be compared; what is no weight is dropped.
+
+    Names count more than values, of which they are the judges: a layer that holds another one's weight keeps its name.
+    Where both sides are the two of one ready family, its names count; values settle only what names leave open.
+    """
     sides = checkpoint_side(reference), checkpoint_side(candidate)
-    return _with_left_out(sides, _settled(sides, (sides[0].parameters, sides[1].parameters), NameRules()))
+    parameters, rules = (sides[0].parameters, sides[1].parameters), NameRules()
+    if family := choose_family(AUTO, *parameters):
+        return _with_left_out(sides, family.marked(_settled(sides, parameters, family.beside(rules)), rules))
+    by_name = [p for p in _matched(*parameters, rules).pairings if p.confidence == 1 and p.evidence in ("name", "rule")]
+    rules = replace(rules, names={p.source: (p.target, p.transform) for p in by_name})
+    return _with_left_out(sides, _settled(sides, parameters, rules))
 
 
 def read_checkpoint_side(path: Path) -> tuple[ParameterSet, Mapping[str, StoredTensor]]:

@@ -107,6 +107,53 @@ def test_what_was_changed_after_a_conversion_is_found_under_its_own_name(tmp_pat
     assert_each(check, [*examples, ("sound", "conv.weight", "conv.weight"), ("norm", "fc.bias", "fc.bias")])
 
 
+TWINS = {
+    **{name: value for name, value in NORM.items() if not name.startswith("fc")},
+    **{f"fc{n}.weight": drawn(6, 6, seed=n) for n in (1, 2)},
+    "head.weight": drawn(9, 6),
+    "head.bias": drawn(9),
+}
+
+
+def test_a_layer_that_holds_another_one_s_weight_is_no_layer_of_that_name(tmp_path: Path, assert_each: Any) -> None:
+    source = saved(tmp_path / "twins.pth", TWINS)
+    convert_checkpoint(source, tmp_path / "twins.ckpt", layers=["fc*=linear"])
+    port = {name: np.asarray(one.load()) for name, one in open_checkpoint(tmp_path / "twins.ckpt").tensors.items()}
+
+    def check(changes: Values, relations: dict[str, str]) -> None:
+        other = saved(tmp_path / "other.ckpt", {**port, **changes}, "ms")
+        diff = diff_checkpoints(source, other)
+        assert diff.verdict.outcome is Outcome.NOT_ALIGNED
+        assert {one.reference: one.relations[0].id for one in diff.tensors if one.outcome != "equal"} == relations
+
+    swapped = {"fc1.weight": port["fc2.weight"], "fc2.weight": port["fc1.weight"]}
+    assert_each(
+        check,
+        [
+            (swapped, {"fc1.weight": "another-tensor", "fc2.weight": "another-tensor"}),
+            ({"fc1.weight": np.ascontiguousarray(port["fc1.weight"].T)}, {"fc1.weight": "transposed"}),
+        ],
+    )
+    turned = saved(tmp_path / "turned.ckpt", {**port, "head.weight": np.ascontiguousarray(port["head.weight"].T)}, "ms")
+    diff = diff_checkpoints(source, turned)
+    assert any("keeps it the other way round: head.weight" in text for text in diff.warnings)
+
+
+def test_names_of_a_known_family_pair_where_no_value_tells(tmp_path: Path) -> None:
+    llama = {"model.embed_tokens.weight": drawn(24, 16), "lm_head.weight": drawn(24, 16, seed=1)}
+    for number in range(2):
+        layer = f"model.layers.{number}"
+        llama |= {f"{layer}.self_attn.{one}_proj.weight": drawn(16, 16, seed=ord(one) + number) for one in "qkvo"}
+        llama |= {f"{layer}.mlp.{one}_proj.weight": drawn(32, 16, seed=number + len(one)) for one in ("gate", "up")}
+        llama[f"{layer}.mlp.down_proj.weight"] = drawn(16, 32, seed=number)
+        llama |= {f"{layer}.{one}_layernorm.weight": np.ones(16, np.float32) for one in ("input", "post_attention")}
+    llama["model.norm.weight"] = np.ones(16, np.float32)
+    source = saved(tmp_path / "llama.pth", llama)
+    convert_checkpoint(source, tmp_path / "llama.ckpt", family="mf-llama")
+    diff = diff_checkpoints(source, tmp_path / "llama.ckpt")
+    assert (diff.verdict.outcome, len(diff.tensors)) == (Outcome.ALIGNED, len(llama)), diff.verdict.reason
+
+
 def test_names_that_nothing_pairs_are_not_compared(tmp_path: Path) -> None:
     source, out = converted(tmp_path, "norm")
     tensors = {name: np.asarray(one.load()) for name, one in open_checkpoint(out).tensors.items()}
