@@ -13,11 +13,12 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from align.convert.pair_checkpoints import TensorRelation
-from align.convert.thresholds import MOST_RELATED_ELEMENTS, MOST_RELATED_TENSORS
+from align.convert.thresholds import MOST_RELATED_ELEMENTS
 from align.core.align_sequences import grouped
 from align.core.parameters import EPSILON, is_float
 from align.core.piece_transforms import Pad, Reorder, apart_from_whole
 from align.core.transforms import IDENTITY, Add, Permute, Reshape, Scale, chained
+from align.measure.thresholds import MOST_RELATED_TENSORS
 from align.measure.weight_relations import equal_weights, relate_weights, sample_key
 from align.names.map_text import rule_text
 from align.names.user_rules import fold_ranges

@@ -58,9 +58,6 @@ Choice: a map has few of them; more lines would hide what differs."""
 
 # relations of tensors that differ
 
-MOST_RELATED_TENSORS: Final = 4096
-"""So many tensors that differ are asked how they are related.
-Measured: one of them takes 1 to 2 ms where nothing relates it, so all take some seconds; a model has fewer."""
 MOST_RELATED_ELEMENTS: Final = 1 << 32
 """No more elements are asked together.
 Choice: a model of 4 billion weights; a larger number would read files of many GB again, for minutes."""

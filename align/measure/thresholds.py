@@ -165,3 +165,6 @@ Source: the levels of eight bits."""
 LARGEST_QUANTIZED_WHOLE: Final = 1 << 24
 """Larger tensors are looked at by rows and groups, not as quantized with one scale.
 Choice: one row of it in float64 has 128 MB; one scale for so many weights is not used."""
+MOST_RELATED_TENSORS: Final = 4096
+"""So many tensors that differ are asked how they are related.
+Measured: one of them takes 1 to 2 ms where nothing relates it, so all take some seconds; a model has fewer."""

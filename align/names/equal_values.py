@@ -27,7 +27,10 @@ from align.core.parameters import INTEGERS, is_float, numpy_dtype
 from align.core.protocols import collector_paused
 from align.core.transforms import Permute, Reshape, chained, turned_and_reshaped
 from align.measure.tensor_statistics import relative_rms_distance, sample_values
+from align.measure.thresholds import MOST_RELATED_TENSORS
+from align.measure.weight_relations import relate_weights
 from align.models.inputs import batches_of, run_fitted
+from align.names.map_text import rule_text
 from align.names.read_layers import read_layers
 from align.names.thresholds import (
     AGREEING_DISTANCE,
@@ -41,6 +44,7 @@ from align.names.thresholds import (
     TRIAL_GAIN,
     TRIAL_SPREAD,
 )
+from align.names.user_rules import fold_ranges
 from align.rules.layer_rules import STATISTICS, rule_for
 from align.words.catalogue import sentence
 
@@ -299,6 +303,25 @@ def _is_whole(pairing: Pairing) -> bool:
 def _doubted(pairing: Pairing) -> Pairing:
     note = sentence("pair_note.doubted_rule")
     return replace(pairing, confidence=min(pairing.confidence, CONFIDENCE_AGAINST_VALUES), note=note)
+
+
+def note_relations(name_map: NameMap, values: tuple[Values, Values]) -> Iterator[Note]:
+    """Yield how paired tensors hang together whose values differ, where both sides have values, and the line for it."""
+    related: dict[tuple[str, Transform | None], list[tuple[str, str]]] = defaultdict(list)
+    for pairing in name_map.pairings[:MOST_RELATED_TENSORS]:
+        mine, theirs = values[0].get(pairing.source), values[1].get(pairing.target)
+        if mine is None or theirs is None or not _is_whole(pairing):
+            continue
+        meant, value = pairing.transform.apply(mine.load()), theirs.load()
+        if meant.shape == value.shape and np.array_equal(meant, value, equal_nan=is_float(theirs.dtype)):
+            continue
+        for relation in relate_weights(meant, value):
+            change = relation.transform and chained(pairing.transform, relation.transform)
+            related[relation.says, change].append((pairing.source, pairing.target))
+    for (says, change), names in related.items():
+        rows = fold_ranges([(pair, None) for pair in names])
+        lines = [rule_text(source, [(target, change)]) for (source, target), _ in rows] if change else []
+        yield "map_warning.related", {"names": [source for source, _ in names], "relation": says, "lines": lines}
 
 
 # One model under trial, and a sampler of its calls.

@@ -18,7 +18,7 @@ from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.errors import CannotRunError, InputsError, ModelFailedError, NothingInCommonError, UsageError
 from align.models.inputs import read_inputs, run_fitted
 from align.names.dataflow.settle_by_code import settle_by_code
-from align.names.equal_values import note_value_conflicts, pairs_by_values
+from align.names.equal_values import note_relations, note_value_conflicts, pairs_by_values
 from align.names.map_export import MapRules, read_map_rules, write_map_file
 from align.names.map_file import read_rules
 from align.names.map_one_side import AUTO, choose_family
@@ -120,6 +120,7 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
                 facts.kept = [*facts.kept, _decided(name_map, time.perf_counter() - start)]
     if given_rules.rules.all_rules:
         name_map, facts.conflicts = note_value_conflicts(name_map, (sides[0].values, sides[1].values))
+    facts.kept = [*facts.kept, *_relations(sides, name_map, trial)]
     require_unchanged_files(sides)
     name_map, facts.doubled = with_doubled_open(name_map)
     warnings, unregistered = map_warnings(name_map, sides, facts)
@@ -129,6 +130,11 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     if out is not None:
         write_map_file(Path(out), result, given_rules.kept)
     return result
+
+
+def _relations(sides: tuple[MapSide, MapSide], name_map: NameMap, trial: bool | str) -> list[Note]:
+    """How the weights of both sides hang together where they differ, of models under trial that have weights."""
+    return [*note_relations(name_map, (sides[0].values, sides[1].values))] if trial else []
 
 
 def _told_by_code(sides: tuple[MapSide, MapSide], name_map: NameMap, rules: NameRules) -> NameMap:

@@ -155,3 +155,30 @@ def test_an_interrupted_run_keeps_what_is_settled(
     assert code == 1
     assert any(one.startswith("interrupted: what was settled so far is kept") for one in told["warnings"])
     assert (tmp_path / "map.toml").is_file()
+
+
+@pytest.mark.frameworks
+def test_a_trial_says_how_the_weights_of_two_checkpoints_hang_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import torch
+
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pair.py").write_text(PAIR, encoding="utf-8")
+    torch.manual_seed(0)
+    weights = {name: torch.randn(3 if name == "fc" else 8, 8) for name in ("left", "right", "fc")}
+    biases = {name: torch.randn(len(weight)) for name, weight in weights.items()}
+    names = {"left": "b", "right": "a", "fc": "head"}
+    port = {names[name]: weight.clone() for name, weight in weights.items()}
+    port["head"], port["a"] = 8 * port["head"], port["a"].T.contiguous()
+    for path, values, own in (("a.pth", weights, {}), ("b.pth", port, names)):
+        held = {f"{name}.weight": value for name, value in values.items()}
+        torch.save({**held, **{f"{own.get(name, name)}.bias": bias for name, bias in biases.items()}}, path)
+    files = ["--reference-checkpoint", "a.pth", "--candidate-checkpoint", "b.pth"]
+    main(["map", "pair.py:original", "pair.py:port", *files, "--inputs", "pair.py:x", "--trial", "--json"])
+    document = json.loads(capsys.readouterr().out)
+    said = [text for text in document["warnings"] if "makes both equal" in text]
+    assert len(said) == 2, document["warnings"]
+    assert '"fc.weight" = { to = "head.weight", op = "scale", factor = 8.0 }' in " ".join(said)
+    assert '"right.weight" = { to = "a.weight", op = "permute", axes = [1, 0] }' in " ".join(said)
