@@ -151,7 +151,7 @@ def faults_section(faults: Sequence[Fault], code: FaultCode) -> str:
     """Return the section of all faults, "" where there is none."""
     if not faults:
         return ""
-    cards = [_card(fault, code.html(fault.card)) for fault in faults]
+    cards = [_card(fault, code) for fault in faults]
     shown = "".join(cards[:OPEN_CARDS])
     if rest := "".join(cards[OPEN_CARDS:]):
         title = escape(say("page.more_cards", count=len(faults) - OPEN_CARDS))
@@ -180,7 +180,7 @@ def _summary(card: FaultCard) -> str:
     return say("page.fault_line", place=card.title, what=card.change or card.cause)
 
 
-def _card(fault: Fault, code: str) -> str:
+def _card(fault: Fault, code: FaultCode) -> str:
     card = fault.card
     label = f'<span class="label">{escape(say("page.cause"))}</span>'
     cause = f'<p class="cause">{label} {escape(card.cause)}</p>' if card.cause else ""
@@ -191,11 +191,11 @@ def _card(fault: Fault, code: str) -> str:
         if text
     )
     parts = [
-        f'<h3 class="path">{escape(card.title)}</h3>{cause}{_seen(fault)}',
+        f'<h3 class="path">{escape(card.title)}{code.new_mark(card)}</h3>{cause}{_seen(fault)}',
         f'<div class="sides">{sides}</div>' if sides else "",
         facts_html(card.facts),
         f'<dl class="actions">{actions}</dl>' if actions else "",
-        code,
+        code.html(card),
     ]
     return f'<article class="card" id="{fault.anchor}">{"".join(parts)}</article>'
 
@@ -228,10 +228,19 @@ def _copy() -> str:
 
 @dataclass(frozen=True, slots=True)
 class FaultCode:
-    """Lines of code by place, each with those around it, and a planned fix, {} where there is none that still holds."""
+    """Lines of code by place, each with those around it, and a planned fix, {} where there is none that still holds.
+
+    `new` are the places of faults that the run before did not have.
+    """
 
     sources: Mapping[str, str]
     fix: Mapping[str, Any]
+    new: frozenset[str] = frozenset()
+
+    def new_mark(self, card: FaultCard) -> str:
+        """A word behind the name of a card whose fault is new since the run before."""
+        is_new = not self.new.isdisjoint(card.places)
+        return f' <span class="new">{escape(say("page.new"))}</span>' if is_new else ""
 
     def html(self, card: FaultCard) -> str:
         """The code of a card; "" where the run folder has none of it."""
@@ -267,7 +276,9 @@ def run_code(run: JudgedRun) -> FaultCode:
     fix = run.folder.read("fix") or {}
     compared = run.documents.get("forward", {}).get("created", "")
     holds = fix.get("state") == "planned" and fix["created"] >= compared
-    return FaultCode(record.get("sources", {}), fix if holds else {})
+    new = [one for one in (run.folder.read("against") or {"new": []})["new"] if one["kind"] == "finding"]
+    places = frozenset(one["text_from"]["facts"]["place"] for one in new)
+    return FaultCode(record.get("sources", {}), fix if holds else {}, places)
 
 
 def patch_rows(text: str, file: str, line: int) -> list[CodeRow]:

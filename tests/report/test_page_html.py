@@ -58,23 +58,28 @@ def head_of(page):
 
 
 def test_the_head_says_what_the_run_rests_on_and_what_is_new_since_the_one_before(samples, tmp_path):
-    run = RunFolder(samples.write_sample_run(tmp_path / "run", ("map", "forward", "step")))
+    run = RunFolder(samples.write_sample_run(tmp_path / "run", ("map", "forward")))
     ladder = climbed(run)
     facts, since = head_of(page_html(run))
     mark = sha256_of(run.path / "resnet50.pth")[:12]
     assert facts["weights"] == f"resnet50.pth {mark}"
-    assert facts["compared"].startswith("parameters: 266 tensors; forward: 120 layers; ")
+    assert facts["compared"].startswith("parameters: 266 tensors; forward: 120 layers")
     assert {"date", "versions", "devices"} <= facts.keys()
     assert (facts.keys() & {"commit", "accepted deviations"}, since) == (set(), "")
     project = Project(allowances=Allowances(accepted=(AcceptedDeviation("head", "as <b> published"),)))
     keep_last_run(ladder, run, project)
     rungs = [replace(one, culprits=one.culprits[one.name == "forward" :]) for one in ladder.rungs]
     keep_last_run(replace(ladder, rungs=tuple(rungs)), run, project)
-    facts, since = head_of(page_html(run))
+    page = page_html(run)
+    facts, since = head_of(page)
     assert facts["accepted deviations"] == "head: as <b> published"
+    assert 'class="new"' not in page
     assert re.match(
         r"Since the run of [-\d]+ [:\d]+ UTC: 0 new, 1 mended, [1-9] still there. Mended: 1 forward: ", since
     )
+    keep_last_run(ladder, run, project)
+    first, *others = re.findall('<article class="card" id="en-.*?</article>', page_html(run), re.DOTALL)
+    assert ('<span class="new">new</span>' in first, any('class="new"' in card for card in others)) == (True, False)
 
 
 def test_each_rung_of_a_training_step_has_its_own_faults_and_plot(faulty_page):
