@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -41,10 +42,14 @@ def test_the_example_is_what_the_commands_print_and_the_card_holds_what_the_page
 def test_a_card_of_a_port_that_is_not_aligned_holds_too_and_says_what_was_not_verified(page, capsys):
     write_logs(*range(11, 21))
     Path("align.toml").write_text(page.blocks("toml")[0].replace('["curve"]', '["data", "curve"]'))
+    for words in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "port"]):
+        subprocess.run(["git", *words], check=True, capture_output=True)
     assert main(["run", "--keep-going"]) == 1
     Path("cards").mkdir()
     assert main(["report", "align-run", "--card", "cards/port.json"]) == 1
     text = Path("cards/port.md").read_text(encoding="utf-8")
+    commit = json.loads(Path("cards/port.json").read_text(encoding="utf-8"))["record"]["commit"]
+    assert (len(commit), f"| commit | {commit} |" in text) == (40, True)
     assert "## At fault" in text
     assert "| curve | `step 11` | spike |" in text
     assert "- data: not available. the project file lacks" in text
