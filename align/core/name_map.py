@@ -215,8 +215,8 @@ def _of_changed_value(pairing: Pairing) -> Pairing:
     steps = pairing.transform.steps
     if not any(isinstance(step, (Add, Scale)) for step in steps):
         return pairing
-    left = (Scale(1.0 / step.factor) if isinstance(step, Scale) else step for step in steps)
-    return replace(pairing, transform=chained(*(step for step in left if not isinstance(step, Add))))
+    changed = (replace(step, of_gradient=True) if isinstance(step, (Add, Scale)) else step for step in steps)
+    return replace(pairing, transform=chained(*changed))
 
 
 def without_sums(name_map: NameMap) -> NameMap:

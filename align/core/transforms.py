@@ -209,19 +209,20 @@ class _Arithmetic(OneStep):
 class Add(_Arithmetic):
     """One number added to each value: a norm whose port keeps `w` where the source keeps `1 + w`.
 
-    The way back takes it off; the digits that the sum rounds away do not come back.
+    The way back takes it off; the digits that the sum rounds away do not come back. A gradient (`of_gradient`) stays.
     """
 
     value: float
+    of_gradient: bool = field(default=False, compare=False)
     op = "add"
 
     def apply(self, value: Array) -> Array:
         """Return the sum in the value's dtype."""
-        return self._rounded(_widened(value) + self.value, value)
+        return value if self.of_gradient else self._rounded(_widened(value) + self.value, value)
 
     def inverse(self, shape: Shape | None, dtype: str | None) -> Transform:  # noqa: ARG002
         """Take the number off."""
-        return Add(-self.value)
+        return Add(-self.value, self.of_gradient)
 
     def as_table(self) -> dict[str, Any]:
         """Return the table form."""
@@ -230,18 +231,22 @@ class Add(_Arithmetic):
 
 @dataclass(frozen=True, slots=True)
 class Scale(_Arithmetic):
-    """Each value times one factor that is not 0; the way back divides by it, up to rounding."""
+    """Each value times one factor that is not 0; the way back divides by it, up to rounding.
+
+    A gradient (`of_gradient`) is divided by it on the way there.
+    """
 
     factor: float
+    of_gradient: bool = field(default=False, compare=False)
     op = "scale"
 
     def apply(self, value: Array) -> Array:
         """Return the product in the value's dtype."""
-        return self._rounded(_widened(value) * self.factor, value)
+        return self._rounded(_widened(value) * (1.0 / self.factor if self.of_gradient else self.factor), value)
 
     def inverse(self, shape: Shape | None, dtype: str | None) -> Transform:  # noqa: ARG002
         """The reciprocal factor."""
-        return Scale(1.0 / self.factor)
+        return Scale(1.0 / self.factor, self.of_gradient)
 
     def as_table(self) -> dict[str, Any]:
         """Return the table form."""

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from align.core.name_map import NameMap, Pairing, for_gradients
 from align.core.transforms import (
     IDENTITY,
     Add,
@@ -205,3 +206,12 @@ def test_a_factor_that_cannot_be_undone_is_no_factor() -> None:
     for table in ({"op": "add", "value": float("nan")}, {"op": "add", "value": True}):
         with pytest.raises(ValueError, match="value must be a number"):
             parse_transform(table)
+
+
+def test_a_gradient_stays_where_a_number_is_added_and_is_divided_by_a_factor() -> None:
+    names = NameMap("a", "b", (Pairing("w", "x", "user", 1.0, chained(Add(1.0), Scale(4.0))),))
+    gradients = for_gradients(names)
+    assert gradients.pairings == names.pairings
+    gradient = np.array([8.0, -4.0], np.float32)
+    assert gradients.pairings[0].transform.apply(gradient).tolist() == [2.0, -1.0]
+    assert gradients.pairings[0].transform.inverse(None, None).apply(gradient).tolist() == [32.0, -16.0]

@@ -266,7 +266,7 @@ def given_by_loops(seen: SeenSteps, computed: Sequence[JudgedValue]) -> list[Jud
         return []
     right = {gradient.pairing.target for gradient in computed if gradient.factor <= 1.0 and not gradient.is_noise}
     given = seen.traces[0].values(0, GIVEN), seen.first.given_gradients
-    pairs = [pair for pair in paired_values(seen.names, *given) if pair.pairing.target in right]
+    pairs = [pair for pair in paired_values(seen.gradient_names, *given) if pair.pairing.target in right]
     by_dtype = judge_values(iter(pairs), None, (0, GIVEN), alone=True, coarser=seen.precision_of)
     by_noise = judge_values(iter(pairs), seen.noise.alone, (0, COMPUTED), alone=True, coarser=seen.precision_of)
     return [
@@ -283,7 +283,7 @@ def given_in_whole(seen: SeenSteps) -> list[JudgedValue]:
 
 def given_in_step(seen: SeenSteps, step: int) -> list[JudgedValue]:
     """What they get in a step; of a loss that is scaled the rounding is that of gradients without the scale."""
-    pairs = paired_values(seen.names, *(trace.values(step, GIVEN) for trace in seen.traces))
+    pairs = paired_values(seen.gradient_names, *(trace.values(step, GIVEN) for trace in seen.traces))
     what = COMPUTED if seen.scales[0] == 1.0 else GIVEN
     return [*judge_values(pairs, seen.noise.together, (step, what), alone=False, coarser=seen.precision_of)]
 
@@ -317,10 +317,10 @@ def later_gradients(seen: SeenSteps, owners: Mapping[str, str], *, named: bool) 
         return seen.precision.whole
 
     for step in range(1, len(seen.traces[0].losses)):
-        for pair in paired_values(seen.names, seen.traces[0].values(step - 1, GIVEN), {}):
+        for pair in paired_values(seen.gradient_names, seen.traces[0].values(step - 1, GIVEN), {}):
             if pair.meant is not None and (factor := factors.get(pair.pairing)) is not None:
                 earlier.setdefault(pair.pairing, []).append(unscaled(pair.meant, 1.0 / factor))
-        pairs = paired_values(seen.names, *(trace.values(step, GIVEN) for trace in seen.traces))
+        pairs = paired_values(seen.gradient_names, *(trace.values(step, GIVEN) for trace in seen.traces))
         taken = (
             replace(pair, meant=None if pair.meant is None else unscaled(pair.meant, 1.0 / factor))
             for pair in pairs
@@ -367,7 +367,9 @@ def _has_sums(seen: SeenSteps, step: int) -> bool:
     steps = [
         {
             pairing: (meant, candidate)
-            for pairing, meant, candidate in values_of_both(seen.names, seen.computed(0, number, scaled=False), theirs)
+            for pairing, meant, candidate in values_of_both(
+                seen.gradient_names, seen.computed(0, number, scaled=False), theirs
+            )
         }
         for number in range(step + 1)
     ]
@@ -377,7 +379,7 @@ def _has_sums(seen: SeenSteps, step: int) -> bool:
     value = _vector(steps[step][pairing][1] for pairing in shared)
     sums = [_vector(gradients[pairing][0] for pairing in shared) for gradients in steps]
     together, alone = np.sum(sums, axis=0), sums[step]
-    given = values_of_both(seen.names, seen.traces[0].values(step, GIVEN), theirs)
+    given = values_of_both(seen.gradient_names, seen.traces[0].values(step, GIVEN), theirs)
     kept = {pairing: meant for pairing, meant, _ in given}
     known = all(pairing in kept for pairing in shared)
     if known and _left_by(_vector(kept[pairing] for pairing in shared), together) <= UNEXPLAINED_SHARE:
@@ -424,7 +426,7 @@ def value_terms(seen: SeenSteps, alone: Sequence[JudgedValue]) -> tuple[list[Ste
     }
     if not off:
         return [], [*alone]
-    pairs = values_of_both(seen.names, seen.traces[0].values(0, COMPUTED), seen.first.computed_gradients)
+    pairs = values_of_both(seen.gradient_names, seen.traces[0].values(0, COMPUTED), seen.first.computed_gradients)
     gaps = {}
     for pairing, meant, own in pairs:
         judged, value = off.get(pairing.target), seen.start.get(pairing.target)
@@ -497,7 +499,7 @@ def _plain(seen: SeenSteps, side: int, folder: Path) -> Mapping[str, Array] | No
 
 def _joined(seen: SeenSteps, mine: Mapping[str, Array], theirs: Mapping[str, Array]) -> Vectors | None:
     """All gradients that both have, as one vector each."""
-    pairs = [one[1:] for one in values_of_both(seen.names, mine, theirs)]
+    pairs = [one[1:] for one in values_of_both(seen.gradient_names, mine, theirs)]
     flat = [[one.reshape(-1).astype(np.float64) for one in own] for own in zip(*pairs, strict=True)]
     return (np.concatenate(flat[0]), np.concatenate(flat[1])) if pairs else None
 

@@ -408,7 +408,7 @@ def _cut(seen: SeenSteps, sides: Sequence[_Recomputing]) -> list[JudgedValue]:
 def _of_one_side(
     seen: SeenSteps, values: Sequence[Mapping[str, Array]], changed: Sequence[frozenset[str]]
 ) -> list[PairedValue]:
-    pairs = paired_values(seen.names, values[0], values[1])
+    pairs = paired_values(seen.gradient_names, values[0], values[1])
     return [one for one in pairs if (one.pairing.source in changed[0]) != (one.pairing.target in changed[1])]
 
 

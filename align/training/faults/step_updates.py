@@ -463,7 +463,7 @@ class _Change:
 
 def _changes(seen: SeenSteps, step: int) -> list[_Change]:
     """The change of each parameter with a gradient on the reference's side, but for those that have rounding alone."""
-    pairs = paired_values(seen.names, seen.computed(0, step), seen.computed(1, step))
+    pairs = paired_values(seen.gradient_names, seen.computed(0, step), seen.computed(1, step))
     judged = judge_values(pairs, seen.noise.together, (step, COMPUTED), alone=False, coarser=seen.precision_of)
     shares = {gradient.pairing: _share(gradient.measurement) for gradient in judged if not gradient.is_noise}
     before = carried_over(seen.names, seen.traces[0].values(step - 1, AFTER), seen.start) if step else seen.start

@@ -13,6 +13,7 @@ from align.core.name_map import as_gradient, for_gradients, without_sums, writte
 from align.core.parameters import dtype_name
 from align.core.piece_transforms import Pad, apart_from_cut, apart_from_whole, zero_parts
 from align.core.traces import Limit, smallest_factor
+from align.core.transforms import Add, Scale, chained
 from align.core.verdicts import Finding
 from align.errors import CannotRunError, UserCodeError
 from align.measure.limits import coarsest_dtype
@@ -132,6 +133,11 @@ class SeenSteps:
     def updated_names(self) -> NameMap:
         """The names of what an update of both sides makes the same: terms of a sum are updated each by itself."""
         return without_sums(self.names)
+
+    @cached_property
+    def gradient_names(self) -> NameMap:
+        """The names by which gradients are brought over."""
+        return for_gradients(self.names)
 
     @property
     def sees_updates(self) -> bool:
@@ -347,7 +353,7 @@ def take_apart(seen: SeenSteps) -> StepsApart | None:
     if live[0] is None or live[1] is None or any(trace.repeated for trace in traces):
         return None
     before = traces[0].values(0, BEFORE), seen.start
-    gradients = brought_back(for_gradients(seen.names), traces[1].values(0, GIVEN), traces[0].values(0, GIVEN))
+    gradients = brought_back(seen.gradient_names, traces[1].values(0, GIVEN), traces[0].values(0, GIVEN))
     return StepsApart(
         seen.names,
         before,
@@ -494,7 +500,11 @@ def _compared(
     """A row whose outcome is of this moment alone."""
     mine = traces[0].moment(step, pairing.source, moments[0])
     theirs = traces[1].moment(step, pairing.target, moments[1])
-    pair = paired_value(pairing, mine, theirs)
+    changes = pairing.transform.steps
+    if any(isinstance(change, Scale) for change in changes):
+        return None  # a second moment has the square of the factor
+    as_moment = replace(pairing, transform=chained(*(change for change in changes if not isinstance(change, Add))))
+    pair = paired_value(as_moment, mine, theirs)
     if pair is None or pair.meant is None or pair.value is None:
         return None
     measurement, factor = _figures(pair.meant, pair.value)

@@ -397,7 +397,7 @@ class _FirstInputs:
 
 def judged_gradients(seen: SeenSteps, values: Mapping[str, Array], what: str, *, alone: bool) -> list[JudgedValue]:
     """Hold the gradients of parameters in the first step against the reference's, each layer `alone` or the whole."""
-    pairs = paired_values(seen.names, seen.traces[0].values(0, what), values)
+    pairs = paired_values(seen.gradient_names, seen.traces[0].values(0, what), values)
     noise = seen.noise.alone if alone else seen.noise.together
     coarser = seen.precision_of if alone else lambda _: seen.precision.whole
     return [*judge_values(pairs, noise, (0, what), alone=alone, coarser=coarser)]
@@ -411,7 +411,9 @@ def gradients_with_owners(
     Of weights only: that of a bias before a normalisation is what sums leave, few bits of it that any dtype holds.
     """
     mine, theirs = (owners_of(one) for one in parameters)
-    for pairing, meant, value in values_of_both(name_map, *(trace.values(0, COMPUTED) for trace in traces)):
+    for pairing, meant, value in values_of_both(
+        for_gradients(name_map), *(trace.values(0, COMPUTED) for trace in traces)
+    ):
         if meant.ndim > 1:
             yield (mine.get(pairing.source, ""), theirs.get(pairing.target, "")), (meant, value)
 

@@ -46,7 +46,7 @@ def of_torch(names: tuple[str, ...]) -> align.Training:
     return align.Training(model, lambda outputs, y: ((outputs - y) ** 2).mean(), optimizer)
 
 
-def of_mindspore(names: tuple[str, ...], *, faulty: bool = False) -> align.Training:
+def of_mindspore(names: tuple[str, ...], *, faulty: bool = False, centre: float = 0.0) -> align.Training:
     import mindspore
     from mindspore import nn, ops
 
@@ -58,7 +58,7 @@ def of_mindspore(names: tuple[str, ...], *, faulty: bool = False) -> align.Train
                 setattr(self, name, mindspore.Parameter(draw(shape).astype(np.float32), name=name))
 
         def construct(self, x: Any) -> Any:
-            added = sum(getattr(self, name) for name in names)
+            added = sum(getattr(self, name) for name in names) - centre
             made = ops.matmul(x, self.weight) + (0.5 * added + 0.5 * ops.stop_gradient(added) if faulty else added)
             return made * made
 
@@ -93,3 +93,15 @@ def test_a_port_that_halves_the_gradient_of_the_sum_is_found(tmp_path: Path) -> 
     result = align.compare_training_step(of_torch(("first", "second")), port, batch=BATCH, name_map=path, steps=1)
     assert result.verdict.exit_code == 1
     assert {name for one in result.culprits for name in one.parameters} == {"bias"}
+
+
+@pytest.mark.parametrize("faulty", [False, True])
+def test_a_parameter_to_which_the_port_adds_a_number_has_the_same_gradient(tmp_path: Path, *, faulty: bool) -> None:
+    path = tmp_path / "map.toml"
+    text = '[names]\n"weight" = "weight"\n"bias" = { to = "bias", op = "add", value = 1.0 }\n'
+    path.write_text(text, encoding="utf-8")
+    port = of_mindspore(("bias",), faulty=faulty, centre=1.0)
+    result = align.compare_training_step(of_torch(("bias",)), port, batch=BATCH, name_map=path, steps=3)
+    assert result.verdict.exit_code == int(faulty), result.verdict
+    assert {name for one in result.culprits for name in one.parameters} == ({"bias"} if faulty else set())
+    assert {one.candidate for one in result.updates} == {"weight", "bias"}
