@@ -149,15 +149,26 @@ def _changed_lines(pairs: TensorPairs, changes: Mapping[int, Transform]) -> Iter
 
 def _exchanged_lines(pairs: TensorPairs, elsewhere: Mapping[int, list[int]]) -> Iterator[str]:
     """A line for each source that stands in the place of another; none where the map would then lack one."""
-    moved = {place: ones[0] for place, ones in elsewhere.items() if len(ones) == 1}
-    if set(moved.values()) != set(moved):
-        return
+    moved = _round_trips({place: ones[0] for place, ones in elsewhere.items() if len(ones) == 1})
     whole = {
         place: replace(pairs.pairs[other], candidate=pairs.pairs[place].candidate) for place, other in moved.items()
     }
     as_moved = replace(pairs, pairs=tuple(whole.values()))
     rows = (_row(as_moved, [(place, IDENTITY)]) for place in range(len(whole)))
     yield from _folded(row for row in rows if row is not None)
+
+
+def _round_trips(moved: Mapping[int, int]) -> dict[int, int]:
+    """Those that lead from one to the next and back to the first: tensors that only changed places."""
+    left, closed = dict(moved), dict[int, int]()
+    while left:
+        path, place = [], next(iter(left))
+        while place in left:
+            path.append(place)
+            place = left.pop(place)
+        if place in path:
+            closed |= {one: moved[one] for one in path[path.index(place) :]}
+    return closed
 
 
 Row = tuple[str, tuple[tuple[str, "Transform"], ...]]

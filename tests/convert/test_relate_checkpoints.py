@@ -107,10 +107,15 @@ def test_several_tensors_that_are_equal_leave_it_open_which_was_meant(tmp_path: 
 
 def test_another_layer_s_tensor_alone_is_said_and_no_line_would_leave_one_out(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", **model())
-    np.savez(tmp_path / "b.npz", **{**model(), "layers.0.down.weight": model()["layers.1.down.weight"]})
+    other = {**model(), "layers.0.down.weight": model()["layers.1.down.weight"]}
+    np.savez(tmp_path / "b.npz", **other)
     diff = diff_checkpoints(tmp_path / "a.npz", tmp_path / "b.npz")
     assert related(diff) == {"layers.0.down.weight": ["another-tensor"]}
     assert diff.map_lines == ()
+    first, second = "layers.0.qkv.weight", "layers.2.qkv.weight"
+    np.savez(tmp_path / "b.npz", **{**other, first: other[second], second: other[first]})
+    diff = diff_checkpoints(tmp_path / "a.npz", tmp_path / "b.npz")
+    assert set(diff.map_lines) == {f'"{first}" = "{second}"', f'"{second}" = "{first}"'}
 
 
 def test_constants_and_trained_tensors_have_no_relation(tmp_path: Path) -> None:
