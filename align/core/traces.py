@@ -52,11 +52,12 @@ def capture_key(module: str, call: int, output: str) -> str:
 class CodeSeen:
     """What a model's code does: `tables` are lines (`file:line`) that build one in a dtype of their own choice.
 
-    `operations` are the names of what it runs, as its framework calls them (`tanh`).
+    `operations` are the names of what it runs, as its framework calls them (`tanh`). `draws`: some draw random numbers.
     """
 
     tables: tuple[str, ...] = ()
     operations: frozenset[str] = frozenset()
+    draws: bool = False
 
 
 class CaptureSink(Protocol):

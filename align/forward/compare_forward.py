@@ -52,12 +52,13 @@ from align.forward.run_both_models import (
     predicted,
     refuse_unknown,
     run_both_models,
+    with_all_noise,
     with_carried,
     with_functions,
 )
 from align.forward.settings_to_try import with_same_change
 from align.forward.suspects import Budget, guess_causes, try_missing_layers, with_lines
-from align.forward.thresholds import MOST_LOOK_RUNS, TIMES_BOTH_TRACED
+from align.forward.thresholds import LARGE_MODELS_BYTES, MOST_LOOK_RUNS, TIMES_BOTH_TRACED
 from align.measure.measure_arrays import Kernels, measured_by
 from align.models.call_model import bound_findings, read_bindings, refuse_random
 from align.models.inputs import batches_of, describe_inputs, read_both_inputs
@@ -88,7 +89,7 @@ if TYPE_CHECKING:
     )
     from align.forward.isolate_layers import IsolatedLayers
     from align.forward.judge_forward import Deviations
-    from align.forward.run_both_models import BothRuns
+    from align.forward.run_both_models import BothRuns, Measured
     from align.models.inputs import InputsSource
     from align.models.open_side import Side, SideRequest
     from align.rules.ascend_rules import AscendTarget
@@ -160,7 +161,8 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     if memory_check:
         refuse_beyond(more, models)
     begun = _announced(progress, Forecast(more, TIMES_BOTH_TRACED, announce))
-    task = _Task(sides, given, allowances, begun, functions, thorough=thorough or functions)
+    measured: Measured = "all" if models < LARGE_MODELS_BYTES else "gathered"
+    task = _Task(sides, given, allowances, begun, functions, thorough or functions, measured)
     kernels = Kernels(models)
     with kept_traces(traces) as folder, measured_by(kernels.make):
         done = _compared(task, names, folder, chip, map_is_final=name_map is not None)
@@ -183,7 +185,7 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
 def _compared(
     task: _Task, names: _Names, folder: Path, chip: AscendTarget | None = None, *, map_is_final: bool
 ) -> _Done:
-    run = run_both_models(task.sides, task.inputs, folder, task.begun, chip)
+    run = run_both_models(task.sides, task.inputs, folder, task.begun, chip, task.measured)
     task.begun()
     gathered = _gather(task, names, run, map_is_final=map_is_final)
     if run.failure is not None:
@@ -247,7 +249,7 @@ def _of_other_signs(run: FurtherRun, done: _Done) -> tuple[FurtherRun, _Done | N
 
 def _again(task: _Task, names: _Names, kind: FurtherKind, subjects: tuple[str, ...]) -> tuple[FurtherRun, _Done | None]:
     """Compare in another state: what came of it, and all of it where the models differ."""
-    quiet = replace(task, begun=lambda: None)
+    quiet = replace(task, begun=lambda: None, measured="all" if task.measured == "all" else "none")
     with tempfile.TemporaryDirectory(prefix="align-") as folder:
         try:
             done = _compared(quiet, names, Path(folder), map_is_final=True)
@@ -273,6 +275,9 @@ def _power(task: _Task, done: _Done, further: _Further) -> Power:
     power = power_of(task.sides[0], run.inputs[0], run.reference, _limits(done.judged), further.neutral)
     if task.inputs[0] is not task.inputs[1] or max(power.inputs.values(), default=0.0) <= 1.0:
         return power
+    others = [one for one in further.runs if one.kind != "neutral values" and one.outcome == "aligned"]
+    if others and task.measured != "all":  # a port that agrees on other inputs too has no stored answer
+        return power
     return replace(power, stored=answers_alike(task.sides[1], run.inputs[1], run.candidate))
 
 
@@ -280,7 +285,8 @@ def _power(task: _Task, done: _Done, further: _Further) -> Power:
 class _Task:
     """The sides, what they are given and what is allowed; `begun` is called at each stage.
 
-    `functions` says that functional calls are compared, `thorough` that wrong code gets as many runs as it takes.
+    `functions` says that functional calls are compared, `thorough` that wrong code gets as many runs as it takes,
+    `measured` how much of the noise is measured unless more is needed.
     """
 
     sides: tuple[Side, Side]
@@ -289,6 +295,7 @@ class _Task:
     begun: Callable[[], None]
     functions: bool
     thorough: bool = False
+    measured: Measured = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,7 +399,11 @@ def _gather(task: _Task, names: _Names, run: BothRuns, *, map_is_final: bool) ->
     compared = compare_traces(*run.traces, calls.pairs, run.noise.accumulated, task.allowances, run.padding)
     layers = described_rows([*with_texts(compared, run.traces)], run.traces)
     gathered = _Gathered(names, run, calls, layers)
-    if gathered.differ and run.failure is None:
+    if not gathered.differ:
+        return gathered
+    if run.noise.measured != "all":
+        return _gather(task, names, with_all_noise(run, task.sides[0]), map_is_final=True)
+    if run.failure is None:
         refuse_random(task.sides[1], run.inputs[1], run.candidate)
     return gathered
 
@@ -407,6 +418,11 @@ def _isolate(task: _Task, gathered: _Gathered) -> tuple[_Gathered, Bench, Isolat
     """Judge each layer alone; where anything differs, do all again with the candidate's own functions in the limits."""
     bench = _bench(task, gathered)
     alone = isolate_layers(bench)
+    if gathered.run.noise.measured != "all" and not alone.clean:
+        run = with_all_noise(gathered.run, task.sides[0])
+        gathered = _with_carried(task, _gather(task, gathered.names, run, map_is_final=True))
+        bench = _bench(task, gathered)
+        alone = isolate_layers(bench)
     if not (alone.faults or gathered.differ):
         return gathered, bench, alone
     noise = with_functions(gathered.run.noise, task.sides, gathered.run.inputs[0], gathered.run.reference)

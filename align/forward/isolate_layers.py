@@ -57,6 +57,12 @@ class IsolatedLayers:
     way: IsolationOptions = UNCHANGED
     calls: Mapping[CallKey, IsolatedCall] = field(default_factory=dict)
 
+    @property
+    def clean(self) -> bool:
+        """Tell whether the port ran to its end, and nothing of it was beyond its limit on the way."""
+        tensors = (one for call in self.calls.values() for one in (*call.inputs.values(), *call.outputs.values()))
+        return not self.faults and not self.findings and all(one.factor <= 1.0 for one in tensors)
+
 
 def isolate_layers(bench: Bench) -> IsolatedLayers:
     """Find every call of the port that is at fault by itself; what a run did not come to is a finding."""

@@ -39,6 +39,7 @@ from align.forward.thresholds import (
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
 from align.measure.tensor_statistics import find_permuted_layout
+from align.measure.thresholds import LONGEST_DOT, SMALLEST_NORMAL
 from align.models.inputs import MadeArrays, SpilledArrays, run_fitted
 from align.models.open_side import live_values, put_values
 from align.names.map_result import followed_side
@@ -434,10 +435,21 @@ def parameter_rms(value: Array) -> float:
 
 
 def sum_of_squares(value: Array) -> float:
-    """The sum of squares of magnitudes, in float64, piece by piece."""
+    """The sum of squares of magnitudes, in float64, piece by piece; large arrays of float32 to five digits."""
     flat = value.reshape(-1)
     pieces = (flat[start : start + SQUARED_PIECE] for start in range(0, flat.size, SQUARED_PIECE))
-    return sum(float(np.square(np.abs(piece).astype(np.float64)).sum()) for piece in pieces)
+    return sum(map(_squares, pieces))
+
+
+def _squares(piece: Array) -> float:
+    """What float32 adds up, short sums at a time, where it is in its range: that is many times as fast."""
+    if piece.size == SQUARED_PIECE and piece.dtype == np.float32:
+        rows = piece.reshape(-1, 1, LONGEST_DOT)
+        with np.errstate(all="ignore"):
+            total = float(np.matmul(rows, rows.reshape(-1, LONGEST_DOT, 1)).sum(dtype=np.float64))
+        if piece.size * SMALLEST_NORMAL["float32"] < EPSILON["float32"] * total < inf:
+            return total
+    return float(np.square(np.abs(piece).astype(np.float64)).sum())
 
 
 # A third side beside reference and candidate: at each layer, which of the three deviates from the other two.

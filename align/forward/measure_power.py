@@ -42,7 +42,7 @@ from align.forward.thresholds import (
     WEAK_CHANGE,
 )
 from align.measure.limits import limit_for, rounding_limit, slices_of
-from align.measure.measure_arrays import measure
+from align.measure.measure_arrays import measure, same_bits
 from align.measure.tensor_statistics import drawn_from, is_structure
 from align.models.inputs import MadeArrays, SpilledArrays, batches_from_names, named_arrays, read_batches, run_fitted
 from align.models.open_side import Side, live_values, open_side, put_values
@@ -188,9 +188,11 @@ def _parameters(side: Side, inputs: Inputs, trace: Trace, limits: Mapping[str, L
     suspects: dict[str, NDArray[np.uint8]] = {}  # their masks as packed bits
 
     def take(name: str, gradient: Array) -> None:
-        moves[name] = parameter_move(values[name], gradient)
-        found = suspect_elements({name: values[name]}, {name: gradient})
-        suspects.update({name: np.packbits(mask) for name, mask in found.items()})
+        size = parameter_rms(values[name])
+        moves[name] = parameter_move(size, gradient)
+        mask = suspect_elements(gradient, size)
+        if mask is not None:
+            suspects[name] = np.packbits(mask)
 
     side.runner.gradients(side.model, inputs, scales, take)
     moves = {name: moves[name] for name in values if name in moves}
@@ -203,9 +205,11 @@ def _parameters(side: Side, inputs: Inputs, trace: Trace, limits: Mapping[str, L
         put_values(
             side, perturb_elements(before, MadeArrays({name: partial(masks.__getitem__, name) for name in names}))
         )
-        sink = MovementSink(trace, limits)
-        side.runner.run(side.model, inputs, sink)
-        return any(factor > 1.0 for factor in sink.factors.values())
+        try:
+            side.runner.run(side.model, inputs, MovementSink(trace, limits, ends=True))
+        except LimitLeft:
+            return True
+        return False
 
     try:
         blind = names_without_effect([*masks], has_effect)
@@ -248,15 +252,20 @@ def with_power(verdict: Verdict, power: Power) -> Verdict:
 _POWER_SEED = 0  # no limit: of its own generator
 
 
+class LimitLeft(BaseException):
+    """Ends a run of which nothing more is asked; no code of the user's may catch it."""
+
+
 class MovementSink:
     """A CaptureSink that measures, in multiples of their limits, how far tensors lie from those of an ordinary run.
 
     Tensors without a limit were not compared: they do not count. Another shape is a movement without bound; NaN and Inf
-    that the ordinary run lacks are none, for a strange input may make them anywhere.
+    that the ordinary run lacks are none, for a strange input may make them anywhere. If it `ends` the run, it raises
+    LimitLeft once a tensor has left its limit.
     """
 
-    def __init__(self, ordinary: Trace, limits: Mapping[str, Limit]) -> None:
-        self._ordinary, self._limits = ordinary, limits
+    def __init__(self, ordinary: Trace, limits: Mapping[str, Limit], *, ends: bool = False) -> None:
+        self._ordinary, self._limits, self._ends = ordinary, limits, ends
         self._captures = {capture.key: capture for capture in ordinary.captures}
         self.factors: dict[str, float] = {}
 
@@ -265,14 +274,17 @@ class MovementSink:
         same, limit = self._captures.get(capture.key), self._limits.get(capture.key)
         if same is None or limit is None:
             return
-        if same.shape != capture.shape:
-            self.factors[capture.key] = float("inf")
-            return
-        self.factors[capture.key] = max(self._factors(same, value, limit))
+        alike = same.shape == capture.shape
+        factor = self.factors[capture.key] = max(self._factors(same, value, limit)) if alike else float("inf")
+        if self._ends and factor > 1.0:
+            raise LimitLeft
 
     def _factors(self, same: Capture, value: Array, limit: Limit) -> Iterator[float]:
         """How far the whole has moved, and its parts that are judged apart, by what rounding may do to them."""
         ordinary = self._ordinary.value(same)
+        if same_bits(ordinary.reshape(-1), value.reshape(-1)):
+            yield 0.0
+            return
         yield smallest_factor(replace(measure(ordinary, value), non_finite_mismatch=0), limit)
         flat = ordinary.reshape(-1), value.reshape(-1)
         for part in slices_of(ordinary):
@@ -347,17 +359,13 @@ def tensor_scales(trace: Trace, limits: Mapping[str, Limit]) -> dict[str, float]
     return {c.key: (limits[c.key].rmse or LEAST_POWER_LIMIT) * sqrt(prod(c.shape)) for c in compared if prod(c.shape)}
 
 
-def suspect_elements(values: Mapping[str, Array], gradients: Mapping[str, Array]) -> dict[str, NDArray[np.bool_]]:
-    """Mask, by parameter, of the elements that seem to move nothing, for parameters that have such."""
-    masks = {name: _seems_blind(np.abs(gradient), parameter_rms(values[name])) for name, gradient in gradients.items()}
-    return {name: mask for name, mask in masks.items() if mask.any()}
-
-
-def _seems_blind(gradient: Array, size: float) -> NDArray[np.bool_]:
-    largest = float(gradient.max(initial=0.0))
+def suspect_elements(gradient: Array, size: float) -> NDArray[np.bool_] | None:
+    """Mask of the elements that seem to move nothing, of a parameter of this `size` (RMS); None if there are none."""
+    sizes = gradient if gradient.dtype.kind == "f" else np.abs(gradient)
+    largest = float(max(sizes.max(initial=0.0), -sizes.min(initial=0.0)))
     threshold = largest if largest * size < SUSPECT_PARAMETER_MOVE else largest * NO_GRADIENT * (gradient.ndim == 1)
-    blind: NDArray[np.bool_] = gradient <= threshold
-    return blind
+    blind: NDArray[np.bool_] = np.abs(sizes) <= threshold if threshold else sizes == 0.0
+    return blind if blind.any() else None
 
 
 def names_without_effect(names: Sequence[str], has_effect: Callable[[Sequence[str]], bool]) -> set[str]:
@@ -384,9 +392,9 @@ class ParameterMove:
     moved: float
 
 
-def parameter_move(value: Array, gradient: Array) -> ParameterMove:
-    """What the gradient of a parameter says."""
-    return ParameterMove(gradient.size, parameter_rms(value) * sqrt(sum_of_squares(gradient)))
+def parameter_move(size: float, gradient: Array) -> ParameterMove:
+    """What the gradient of a parameter of this `size` (RMS) says."""
+    return ParameterMove(gradient.size, size * sqrt(sum_of_squares(gradient)))
 
 
 def parameter_powers(

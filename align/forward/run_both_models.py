@@ -7,9 +7,9 @@ import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf
+from math import inf, prod
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -35,8 +35,10 @@ from align.forward.thresholds import (
     WIDE_BYTES,
 )
 from align.measure.limits import HALF, RoundingNoise, luck_of
+from align.measure.measure_arrays import RunningSums
 from align.models.call_model import refuse_random
 from align.models.inputs import run_fitted
+from align.models.user_code import other_seed
 from align.rules.ascend_rules import ascend_target
 from align.traces.open_trace import NoiseSink
 from align.traces.trace_folder import TraceFolder, TraceWriter
@@ -55,6 +57,9 @@ if TYPE_CHECKING:
     from align.traces.module_calls import CallPair
 
     Measurements = dict[str, Measurement]
+
+Measured = Literal["all", "gathered", "none"]
+"""How much of the noise is measured: what gathers and that of each layer alone, the first only, or nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +89,12 @@ def run_both_models(
     folder: Path,
     begun: Callable[[], None],
     chip: AscendTarget | None = None,
+    measured: Measured = "all",
 ) -> BothRuns:
     """Run both models and measure the noise; `begun` is called at each of the three stages.
 
-    With a `chip` the noise holds what that is expected to do to the reference.
+    With a `chip` the noise holds what that is expected to do to the reference; else `measured` says how much of the
+    noise is, which `with_all_noise` completes.
 
     Raises ModelFailedError for a reference that fails, and for a candidate that fails before any layer has returned.
     """
@@ -102,12 +109,68 @@ def run_both_models(
             took, failure = [*took, side_inputs], error
         read.append(TraceFolder(folder / name))
     begun()
-    refuse_random(sides[0], took[0], read[0])  # else its random numbers would be its noise
-    noise = measure_noise(sides[0], took[0], read[0], None if chip else read[1])
-    if chip is not None:
-        noise = with_prediction(noise, sides[0], took[0], read[0], chip)
-    padding = find_padding(sides[0], took[0], read[0])
-    return BothRuns(read[0], read[1], noise, (took[0], took[1]), padding, failure)
+    run = BothRuns(read[0], read[1], Noise(), (took[0], took[1]), NO_PADDING, failure)
+    if chip is None:
+        run = replace(run, noise=_noise_of(run, sides[0], measured))
+    else:
+        refuse_random(sides[0], took[0], read[0])
+        noise = measure_noise(sides[0], took[0], read[0])
+        run = replace(run, noise=with_prediction(noise, sides[0], took[0], read[0], chip))
+    return replace(run, padding=find_padding(sides[0], took[0], read[0]))
+
+
+def with_all_noise(run: BothRuns, reference: Side) -> BothRuns:
+    """The runs with the noise that was not measured yet."""
+    return replace(run, noise=_noise_of(run, reference, "all"))
+
+
+def _noise_of(run: BothRuns, reference: Side, measured: Measured) -> Noise:
+    """As much of the noise as is to be measured: all of it where less says too little.
+
+    The noise that gathers shows whether rounding is all that another run, from another seed, changes. Where that is so
+    the reference draws no random numbers that matter, and no layer alone has noise that is strange.
+    """
+    inputs, trace, known = run.inputs[0], run.reference, run.noise.accumulated
+    mixed = bool(_coarser_dtypes(trace, run.candidate))
+    if measured == "none" and not mixed:
+        return Noise(units_alone(trace), units_alone(trace), measured="none")
+    if measured == "gathered" and not mixed:
+        with other_seed():
+            noise = _gathered_noise(reference, inputs, trace)
+        if noise is not None:
+            return noise
+    if known is None or run.noise.measured == "none":
+        refuse_random(reference, inputs, trace)  # else its random numbers would be its noise
+        known = None
+    return measure_noise(reference, inputs, trace, run.candidate, known)
+
+
+def _gathered_noise(side: Side, inputs: Inputs, trace: Trace) -> Noise | None:
+    """The noise by a run of the model by itself in float64; None where that leaves anything open."""
+    if not isinstance(side.runner, PrecisionRunner):
+        return None
+    sink = NoiseSink(trace, "float64")
+    try:
+        wide = side.runner.widened_by_layer(side.model)
+        side.runner.run(wide, inputs, sink)
+    except UserCodeError:
+        return None
+    captures = {one.key: one for one in (*trace.captures, *trace.inputs)}
+    outputs = [one for one in trace.captures if prod(one.shape)]
+    seen = side.runner.code_seen(wide)
+    if seen.draws or any(one.key not in sink.noise for one in outputs):
+        return None
+    if any(_is_suspect(captures, key, noise) for key, noise in sink.noise.items()):
+        return None
+    tables = _own_tables(side, seen.tables)
+    return Noise(RoundingNoise(sink.noise), units_alone(trace), tables, seen.operations, "gathered")
+
+
+def units_alone(trace: Trace) -> RoundingNoise:
+    """As if nothing moved: limits are then some units in the last place, which no measured noise makes smaller."""
+    captures = (*trace.captures, *trace.inputs)
+    still = replace(RunningSums().result(()), reference_rms=inf)
+    return RoundingNoise({one.key: still for one in captures if rounded_as(one.dtype)})
 
 
 def memory_beside(sides: tuple[ParameterSet, ParameterSet]) -> int:
@@ -156,13 +219,15 @@ SEED = 0  # no limit: of its own generator
 class Noise:
     """Accumulated and isolated noise, as far as it could be had; findings say why no further.
 
-    `operations` are those that the model ran.
+    `operations` are those that the model ran. Of what is not `measured`, which is that of layers alone first, units in
+    the last place stand for it: what is within them is so whatever the noise.
     """
 
     accumulated: RoundingNoise | None = None
     isolated: RoundingNoise | None = None
     findings: tuple[Finding, ...] = ()
     operations: frozenset[str] = frozenset()
+    measured: Measured = "all"
 
     @property
     def own_accumulated(self) -> Mapping[str, Measurement] | None:
@@ -170,11 +235,14 @@ class Noise:
         return None if self.accumulated is None else self.accumulated.own
 
 
-def measure_noise(side: Side, inputs: Inputs, trace: Trace, candidate: Trace | None = None) -> Noise:
+def measure_noise(
+    side: Side, inputs: Inputs, trace: Trace, candidate: Trace | None = None, known: RoundingNoise | None = None
+) -> Noise:
     """Run the reference twice in float64: by itself, and each layer on the inputs of the ordinary run (`trace`).
 
     If it cannot run so, or not to its end, a finding says why: other limits then come from a table by dtype. Where the
-    candidate's trace holds a coarser dtype than the reference's, it is run twice in that one too.
+    candidate's trace holds a coarser dtype than the reference's, it is run twice in that one too. What gathers in
+    float64 may be `known`.
     """
     runner = side.runner
     try:
@@ -184,7 +252,7 @@ def measure_noise(side: Side, inputs: Inputs, trace: Trace, candidate: Trace | N
         return Noise(findings=_unmeasured(side, error.message))
     if wide is None:
         return Noise(findings=_unmeasured(side, sentence("noise_note.no_float64", framework=side.reader.name)))
-    together, alone, reason = _in_dtype(side, wide, inputs, trace, "float64")
+    together, alone, reason = _in_dtype(side, wide, inputs, trace, "float64", known)
     seen = side.runner.code_seen(wide) if isinstance(side.runner, PrecisionRunner) else CodeSeen()
     del wide
     (together, alone), findings = trust_noise(side, inputs, trace, (together, alone))
@@ -201,12 +269,13 @@ def measure_noise(side: Side, inputs: Inputs, trace: Trace, candidate: Trace | N
 
 
 def _in_dtype(
-    side: Side, model: Model, inputs: Inputs, trace: Trace, dtype: str
+    side: Side, model: Model, inputs: Inputs, trace: Trace, dtype: str, known: RoundingNoise | None = None
 ) -> tuple[Measurements, Measurements, str]:
     """The noise of a run by itself and of one on the ordinary inputs, and what kept either from its end."""
     together, alone = NoiseSink(trace, dtype), NoiseIsolation(trace, dtype)
-    reasons = [failure_of(side.runner, model, inputs, sink) for sink in (together, alone)]
-    return together.noise, alone.noise, max(reasons)
+    sinks = (together, alone) if known is None else (alone,)
+    reasons = [failure_of(side.runner, model, inputs, sink) for sink in sinks]
+    return together.noise if known is None else dict(known.own), alone.noise, max(reasons)
 
 
 def _coarser_dtypes(trace: Trace, candidate: Trace | None) -> list[str]:

@@ -199,10 +199,14 @@ Source: IEEE 754."""
 OUTPUTS_BYTES: Final = 320 << 20
 """What a comparison takes beside both models and the layer that is in float64.
 Measured: 300 MB with a model of 56 million parameters, of which most are outputs and code."""
-TIMES_BOTH_TRACED: Final = 14.0
+TIMES_BOTH_TRACED: Final = 9.0
 """A comparison of models that agree takes so many times as long as the runs of both in which outputs are kept.
-Choice: 13 was counted in one run of a model like Llama of 56 million parameters, on a busy machine; with faults it may
-be twice that."""
+Choice: 6 was counted for a model like Llama of 0.2 billion parameters, 13 for a smaller one of which all is measured;
+with faults it may be twice that."""
+
+LARGE_MODELS_BYTES: Final = 1 << 28
+"""From so many bytes of both models on, runs are left out whose result cannot change the verdict.
+Choice: smaller models take seconds, and all their figures are measured; 256 MiB are 33 million parameters a side."""
 
 SUSPECT_NOISE_UNITS: Final = 256.0
 """Noise of so many units in the last place of a tensor's scale is looked into.

@@ -86,7 +86,7 @@ class NumpyKernel:
         with np.errstate(all="ignore"):
             for begin in range(0, left.size, step):
                 ours, theirs = left[begin : begin + step], right[begin : begin + step]
-                same = _same_bits(ours, theirs)
+                same = same_bits(ours, theirs)
                 sums.identical &= same
                 if not (same and self._add_equal(sums, ours)):
                     self._add_block(sums, ours, theirs, start + begin)
@@ -185,8 +185,8 @@ class _Threads(local):  # a kernel for each thread: to get the memory of one for
 _threads = _Threads()
 
 
-def _same_bits(left: Array, right: Array) -> bool:
-    """Tell whether all bits are equal; most unlike blocks show it in their first elements."""
+def same_bits(left: Array, right: Array) -> bool:
+    """Tell whether all bits of two flat arrays are equal; most unlike ones show it in their first elements."""
     if left.dtype != right.dtype or left[:PEEKED_ELEMENTS].tobytes() != right[:PEEKED_ELEMENTS].tobytes():
         return False
     raw = f"u{min(left.itemsize, 8)}"
@@ -456,7 +456,7 @@ class CompiledLoops:
 
 
 class CompiledKernel(NumpyKernel):
-    """Adds floats by the compiled loops, half precision after widening it to float32; all else as NumpyKernel does."""
+    """Adds floats by the compiled loops, the narrower of two dtypes widened; all else as NumpyKernel does."""
 
     def __init__(self, loops: CompiledLoops, block: int = SHARED_BLOCK) -> None:
         super().__init__(block)
@@ -476,8 +476,10 @@ class CompiledKernel(NumpyKernel):
         """Both sides in one dtype that there is a loop for; None where NumPy has to do."""
         names = {left.dtype.name, right.dtype.name}
         if names <= AS_FLOAT32:
-            return _as_float32(left, self._x), _as_float32(right, self._y)
-        return (left, right) if names == {"float64"} and left.flags.aligned and right.flags.aligned else None
+            return _as_floats_of(np.float32, left, self._x), _as_floats_of(np.float32, right, self._y)
+        if names <= AS_FLOAT32 | {"float64"}:
+            return _as_floats_of(np.float64, left, self._x), _as_floats_of(np.float64, right, self._y)
+        return None
 
     def _add_floats(self, sums: RunningSums, x: Array, y: Array, start: int) -> int:
         """Add the tiles that are finite; return how many elements that were."""
@@ -507,11 +509,11 @@ class CompiledKernel(NumpyKernel):
         return done
 
 
-def _as_float32(values: Array, memory: Array) -> Array:
+def _as_floats_of(dtype: type[np.floating[Any]], values: Array, memory: Array) -> Array:
     """The values themselves, or copied and widened into the given memory."""
-    if values.dtype == np.float32 and values.flags.aligned:
+    if values.dtype == dtype and values.flags.aligned:
         return values
-    out: Array = memory.view(np.float32)[: values.size]
+    out: Array = memory.view(dtype)[: values.size]
     out[:] = values
     return out
 

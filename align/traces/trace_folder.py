@@ -11,10 +11,11 @@ import re
 from dataclasses import astuple
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import numpy as np
+import xxhash
 
 from align.core.documents import to_json_data
 from align.core.parameters import dtype_name, numpy_dtype
@@ -145,12 +146,12 @@ class TraceWriter:
         self._offset = 0
         self._inputs, self._later = inputs, list(later)
         self._outputs = 0
-        self._known: dict[tuple[int, int], int] = {}
+        self._known: dict[tuple[int, bytes], int] = {}
         self._room = header_bytes or TRACE_HEADER_BYTES
         with self._destination:
             folder.mkdir(parents=True, exist_ok=True)
             self._manifest = (folder / MANIFEST).open("w", encoding="utf-8")
-            self._tensors: BinaryIO = (folder / TENSORS).open("w+b")
+            self._tensors = (folder / TENSORS).open("wb", buffering=0)
             self._tensors.seek(8 + self._room)
             first = {"schema": SCHEMA, "environment": dict(environment), "head": to_json_data(head)}
             first |= {} if header_bytes is None else {"header_bytes": header_bytes}
@@ -189,32 +190,25 @@ class TraceWriter:
         content = np.ascontiguousarray(value, dtype=numpy_dtype(capture.dtype))
         data = content.reshape(-1).view(np.uint8).data
         end, checksum = self._offset, crc32(data)
-        offset = self._place(data, checksum) if self._inputs else self._append(data)
+        offset = self._place(data) if self._inputs else self._append(data)
         if offset == end:  # safetensors lets no two tensors share their bytes
             place = [offset, offset + content.nbytes]
             self._header[capture.key] = {**_tensor_type(capture.dtype, value.shape), "data_offsets": place}
         return {"offset": offset, "crc32": checksum}
 
-    def _place(self, data: memoryview, checksum: int) -> int:
-        """Offset of these bytes, in an earlier tensor if it is the same."""
-        sign = len(data), checksum
-        if (known := self._known.get(sign)) is not None and self._holds(known, data):
-            return known
-        self._known[sign] = offset = self._append(data)
-        return offset
+    def _place(self, data: memoryview) -> int:
+        """Offset of these bytes, in an earlier tensor if it is the same: 128 bits of a hash tell."""
+        sign = len(data), xxhash.xxh3_128_digest(data)
+        if sign not in self._known:
+            self._known[sign] = self._append(data)
+        return self._known[sign]
 
     def _append(self, data: memoryview) -> int:
-        offset = self._offset
-        self._tensors.write(data)
-        self._tensors.flush()
+        offset, written = self._offset, 0
+        while written < len(data):
+            written += self._tensors.write(data[written:])
         self._offset = offset + len(data)
         return offset
-
-    def _holds(self, offset: int, data: memoryview) -> bool:
-        self._tensors.seek(8 + self._room + offset)
-        same = self._tensors.read(len(data)) == data
-        self._tensors.seek(0, 2)
-        return same
 
     def __enter__(self) -> TraceWriter:
         return self
@@ -230,7 +224,6 @@ class TraceWriter:
         start = room.to_bytes(8, "little") + header.ljust(room) if len(header) <= room else b""
         self._tensors.seek(0)
         self._tensors.write(start)
-        self._tensors.flush()
         tensors = FileSum(8 + room + self._offset, crc32(start), len(start))
         beside = {name: sum_file(self._folder / name) for name in BESIDE if (self._folder / name).is_file()}
         sums = {name: astuple(one) for name, one in beside.items()}

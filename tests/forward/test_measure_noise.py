@@ -85,3 +85,38 @@ def test_of_plain_functions_what_runs_in_float64_is_measured_too() -> None:
     found = sources(result, alone=True)
     assert found.pop("fc") in ("noise", "rounding")
     assert found == {"act": "dtype", "": "dtype"}
+
+
+def random_net(*, draws: bool = False, fault: float = 0.0) -> Any:
+    """A model that may add random numbers between its layers, or be off there."""
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.first, self.norm, self.last = nn.Linear(WIDTH, WIDTH), nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 4)
+
+        def forward(self, x: Any) -> Any:
+            hidden = self.norm(self.first(x))
+            hidden = hidden + 1e-4 * torch.rand_like(hidden) if draws else hidden
+            return self.last(hidden * (1 + fault))
+
+    return Net()
+
+
+@pytest.mark.frameworks
+def test_of_large_models_the_noise_of_layers_alone_is_measured_where_it_is_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = align.compare_forward(random_net(), random_net(), inputs=INPUTS)
+    monkeypatch.setattr("align.forward.compare_forward.LARGE_MODELS_BYTES", 0)
+    right = align.compare_forward(random_net(), random_net(), inputs=INPUTS)
+    assert plain.verdict.outcome is right.verdict.outcome is Outcome.ALIGNED
+    assert [one.limit for one in right.layers] == [one.limit for one in plain.layers]
+    assert set(sources(right, alone=True).values()) == {"rounding"}
+    wrong = align.compare_forward(random_net(), random_net(fault=1e-3), inputs=INPUTS)
+    assert wrong.verdict.outcome is Outcome.NOT_ALIGNED
+    with pytest.raises(align.errors.CannotRunError, match="random"):
+        align.compare_forward(random_net(draws=True), random_net(draws=True), inputs=INPUTS)

@@ -60,10 +60,11 @@ COUNTING = frozenset({"arange", "linspace", "logspace"})
 
 @dataclass
 class _SeenOperators:
-    """Lines that made numbers that count up in a dtype of their own choice, and names of all operations."""
+    """Lines that made numbers that count up in a dtype of their own choice, names of all operations, random ones."""
 
     lines: dict[str, None] = field(default_factory=dict)
     operations: set[str] = field(default_factory=set)
+    draws: bool = False
 
 
 def compute_wide(model: Model) -> None:
@@ -76,7 +77,7 @@ def compute_wide(model: Model) -> None:
 def seen_wide(model: Model) -> CodeSeen:
     """What the code of a model that computes wide did in its runs so far."""
     seen = getattr(model.forward, "seen", None) or _SeenOperators()
-    return CodeSeen(tuple(seen.lines), frozenset(seen.operations))
+    return CodeSeen(tuple(seen.lines), frozenset(seen.operations), seen.draws)
 
 
 def round_at_random(model: Model, seed: int) -> None:
@@ -121,6 +122,7 @@ def _wide_mode(seen: _SeenOperators) -> Any:
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs, name = kwargs or {}, func.overloadpacket.__name__
             seen.operations.add(name.removesuffix("_"))
+            seen.draws |= torch.Tag.nondeterministic_seeded in func.tags
             if kwargs.get("dtype") not in lower:
                 return func(*args, **kwargs)
             if _counts_up(name, args) and (line := user_line(f"{Path.cwd()}/")):
