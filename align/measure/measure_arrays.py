@@ -475,11 +475,10 @@ class CompiledKernel(NumpyKernel):
     def _as_floats(self, left: Array, right: Array) -> tuple[Array, Array] | None:
         """Both sides in one dtype that there is a loop for; None where NumPy has to do."""
         names = {left.dtype.name, right.dtype.name}
-        if names <= AS_FLOAT32:
-            return _as_floats_of(np.float32, left, self._x), _as_floats_of(np.float32, right, self._y)
-        if names <= AS_FLOAT32 | {"float64"}:
-            return _as_floats_of(np.float64, left, self._x), _as_floats_of(np.float64, right, self._y)
-        return None
+        if not names <= AS_FLOAT32 | {"float64"}:
+            return None
+        dtype = np.float64 if "float64" in names else np.float32
+        return _as_floats_of(dtype, left, self._x), _as_floats_of(dtype, right, self._y)
 
     def _add_floats(self, sums: RunningSums, x: Array, y: Array, start: int) -> int:
         """Add the tiles that are finite; return how many elements that were."""
@@ -513,9 +512,8 @@ def _as_floats_of(dtype: type[np.floating[Any]], values: Array, memory: Array) -
     """The values themselves, or copied and widened into the given memory."""
     if values.dtype == dtype and values.flags.aligned:
         return values
-    out: Array = memory.view(dtype)[: values.size]
-    out[:] = values
-    return out
+    memory.view(dtype)[: values.size] = values
+    return memory.view(dtype)[: values.size]
 
 
 # The loop that computes all figures of two float arrays at once, compiled by numba to LLVM's language.
