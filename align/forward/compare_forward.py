@@ -58,7 +58,7 @@ from align.forward.run_both_models import (
 )
 from align.forward.settings_to_try import with_same_change
 from align.forward.suspects import Budget, guess_causes, try_missing_layers, with_lines
-from align.forward.thresholds import LARGE_MODELS_BYTES, MOST_LOOK_RUNS, TIMES_BOTH_TRACED
+from align.forward.thresholds import FEWER_RUNS_BYTES, MOST_LOOK_RUNS, TIMES_BOTH_TRACED
 from align.measure.measure_arrays import Kernels, measured_by
 from align.models.call_model import bound_findings, read_bindings, refuse_random
 from align.models.inputs import batches_of, describe_inputs, read_both_inputs
@@ -161,7 +161,7 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     if memory_check:
         refuse_beyond(more, models)
     begun = _announced(progress, Forecast(more, TIMES_BOTH_TRACED, announce))
-    measured: Measured = "all" if models < LARGE_MODELS_BYTES else "gathered"
+    measured: Measured = "all" if models < FEWER_RUNS_BYTES else "gathered"
     task = _Task(sides, given, allowances, begun, functions, thorough or functions, measured)
     kernels = Kernels(models)
     with kept_traces(traces) as folder, measured_by(kernels.make):

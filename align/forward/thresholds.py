@@ -204,7 +204,7 @@ TIMES_BOTH_TRACED: Final = 9.0
 Choice: 6 was counted for a model like Llama of 0.2 billion parameters, 13 for a smaller one of which all is measured;
 with faults it may be twice that."""
 
-LARGE_MODELS_BYTES: Final = 1 << 28
+FEWER_RUNS_BYTES: Final = 1 << 28
 """From so many bytes of both models on, runs are left out whose result cannot change the verdict.
 Choice: smaller models take seconds, and all their figures are measured; 256 MiB are 33 million parameters a side."""
 

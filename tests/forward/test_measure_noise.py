@@ -111,7 +111,7 @@ def test_of_large_models_the_noise_of_layers_alone_is_measured_where_it_is_neede
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plain = align.compare_forward(random_net(), random_net(), inputs=INPUTS)
-    monkeypatch.setattr("align.forward.compare_forward.LARGE_MODELS_BYTES", 0)
+    monkeypatch.setattr("align.forward.compare_forward.FEWER_RUNS_BYTES", 0)
     right = align.compare_forward(random_net(), random_net(), inputs=INPUTS)
     assert plain.verdict.outcome is right.verdict.outcome is Outcome.ALIGNED
     assert [one.limit for one in right.layers] == [one.limit for one in plain.layers]
