@@ -17,12 +17,12 @@ from align.core.thresholds import OPTIONS_IN_ONE_PANEL
 from align.words.catalogue import (
     ENGLISH,
     breaking_between_characters,
-    catalogue,
     phrases,
     reader_language,
     say,
     speaking,
     spoken,
+    table,
     word,
 )
 
@@ -125,7 +125,7 @@ def build_app(places: tuple[CommandPlace, ...] = ()) -> typer.Typer:
 def _example(place: CommandPlace) -> str | None:
     """A line to begin with and the page that says more; nothing for a command that somebody adds without one."""
     key = f"example.{place.function.removesuffix('_command')}"
-    if key.partition(".")[2] not in catalogue()["example"]:
+    if key.partition(".")[2] not in table("example"):
         return None
     return say("overview.command", line=say(f"{key}#0"), page=say(f"{key}#1"))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from align.words.catalogue import ENGLISH, catalogue, in_language, say, texts
+from align.words.catalogue import ENGLISH, in_language, say, table, texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ def with_lines(head: str, lines: Sequence[str], most: int = ERROR_LINES, what: s
 def noun(name: str) -> str:
     """The name of a kind of file, or of what both sides should have, as a text; one without a text stays as it is."""
     key = name.replace(" ", "_").lower()
-    return say(f"noun.{key}") if catalogue()["noun"].get(key) == name else name
+    return say(f"noun.{key}") if table("noun").get(key) == name else name
 
 
 class AlignError(Exception):

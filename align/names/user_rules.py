@@ -25,7 +25,7 @@ from align.errors import MapError
 from align.names.read_layers import USUAL_ROLES, roles_by_name, transform_between
 from align.names.thresholds import MOST_NAMES_OF_RANGES
 from align.rules.layer_rules import rule_for
-from align.words.catalogue import say, sentence
+from align.words.catalogue import ELLIPSIS, say, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -369,7 +369,6 @@ def _shape_faults(pairing: Pairing, source: ParameterSet, target: ParameterSet, 
 # such a text is written with one more brace before it.
 
 
-ELLIPSIS = "…"
 WILD = re.compile(r"[*?\[]")  # what makes a name a glob
 NUMBER = re.compile(r"[0-9]{1,18}")  # longer ones, which only a hostile file has, count as several
 RANGE = re.compile(r"(\{+)([0-9]{1,9})\.\.([0-9]{1,9})\}")

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from align.names.user_rules import ELLIPSIS, fold_alike
 from align.report.thresholds import LARGEST_FACTOR, LARGEST_PLAIN_NUMBER, LIST_LINES, MOST_SHOWN_DIGITS, SHOWN_DIGITS
-from align.words.catalogue import listed, say, word
+from align.words.catalogue import ELLIPSIS, listed, say, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -223,6 +222,8 @@ def fold_rows(items: Sequence[Item], naming: Callable[[Item], tuple[str, Hashabl
 
     `naming` gives the name of an item, and what all of its group have in common.
     """
+    from align.names.user_rules import fold_alike  # which a result without names to fold does not need
+
     folded = fold_alike([naming(item) for item in items])
     return [(name, [items[place] for place in places]) for name, places in folded]
 

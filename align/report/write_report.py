@@ -28,7 +28,6 @@ from align.core.atomic_files import write_text
 from align.core.documents import in_words
 from align.core.protocols import silent
 from align.errors import FrameworkMissingError, ReportError, UsageError
-from align.names.user_rules import ELLIPSIS
 from align.report.blocks import Lines, as_float, format_number
 from align.report.draw_plot import PLOTS
 from align.report.judged_run import judged_run, rung_title
@@ -54,7 +53,17 @@ from align.report.thresholds import (
 from align.runs.baseline import cause_id, fingerprint
 from align.runs.run_folder import RunFolder
 from align.runs.rung import JUDGED, Culprit
-from align.words.catalogue import VARIABLE, in_language, printable, reader_language, say, speaking, spoken, word
+from align.words.catalogue import (
+    ELLIPSIS,
+    VARIABLE,
+    in_language,
+    printable,
+    reader_language,
+    say,
+    speaking,
+    spoken,
+    word,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -60,6 +60,7 @@ Choice: twenty lines of a page; names of files may be megabytes long, and no rea
 ENGLISH = "en"
 LANGUAGES = (ENGLISH, "zh")
 VARIABLE = "ALIGN_LANG"
+ELLIPSIS = "…"  # where a text is cut
 Note = tuple[str, dict[str, Any]]  # the key of a text, and its facts: what to say, before it is worded
 NOT_FINITE = ("NaN", "Infinity", "-Infinity")  # what documents hold in the place of such numbers
 
@@ -160,7 +161,7 @@ def word(section: str, name: str) -> str:
 
 
 def _word(name: str, section: str, language: str) -> str:
-    return str(_table(language, section).get(name.replace(" ", "_"), name))
+    return str(table(section, language).get(name.replace(" ", "_"), name))
 
 
 def in_language(given: str | Mapping[str, Any], language: str) -> str:
@@ -208,7 +209,7 @@ def catalogue(language: str = ENGLISH) -> dict[str, dict[str, Any]]:
     return {name: table for path in dict.fromkeys(_places(language).values()) for name, table in _read(path).items()}
 
 
-def _table(language: str, name: str) -> dict[str, Any]:
+def table(name: str, language: str = ENGLISH) -> dict[str, Any]:
     """One table; files are parsed as they are asked for, since all of them take as long as importing NumPy."""
     place = _places(language).get(name)
     return {} if place is None else _read(place)[name]
@@ -229,7 +230,7 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
 def _filled(key: str, facts: Mapping[str, Any], language: str) -> str:
     section, _, rest = key.partition(".")
     name, _, place = rest.partition("#")
-    template = _table(language, section)[name]
+    template = table(section, language)[name]
     if place:
         template = template[int(place)]
     formatter = _Formatter(language)
