@@ -95,8 +95,8 @@ def test_the_version_and_the_requirements_are_the_same_wherever_they_stand() -> 
     released = re.findall(r"^## \[.+?\] - (\S+)$", changelog, re.MULTILINE)[0]
     assert str(citation["date-released"]) == released
     block = project.partition("dependencies = [")[2].partition("\n]")[0]
-    needed = dict(re.findall(r'"([\w-]+)(>=[\d.]+)', block))  # one recipe for all systems
-    given = dict(re.findall(r"^    - ([\w-]+) (>=[\d.]+)$", recipe.partition("  run:")[2], re.MULTILINE))
+    needed = dict(re.findall(r'"([\w-]+)(>=[\d.]+(?:,<[\d.]+)?)', block))  # one recipe for all systems
+    given = dict(re.findall(r"^    - ([\w-]+) (>=[\d.]+(?:,<[\d.]+)?)$", recipe.partition("  run:")[2], re.MULTILINE))
     plain = {re.sub(r"^python-", "", name).lower(): least for name, least in given.items() if name != "python"}
     assert plain == {name.lower(): least for name, least in needed.items()}
 

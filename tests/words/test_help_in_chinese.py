@@ -53,7 +53,7 @@ def test_each_text_of_typer_names_what_its_twin_names() -> None:
     [
         ("loss", "缺少参数 'reference'"),
         ("loss a b c", "多余的参数：c"),
-        ("loss a b --last-step x", "'--last-step' 的值无效：应为整数"),
+        ("loss a b --last-step x", "'--last-step' 的值无效：'x' 不是整数"),
         ("convert a b --target keras", "'--target' 的值无效：'keras' 不是以下之一：'nn', 'mint', 'torch'"),
         ("loss a --json=1", "选项 '--json' 后不能有值"),
         ("loss a --last-step", "选项 '--last-step' 后缺少值"),
