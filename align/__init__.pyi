@@ -44,6 +44,8 @@ from align.forward.forward_result import Allowances as Allowances
 from align.forward.forward_result import ForwardComparison as ForwardComparison
 from align.forward.forward_result import LayerLimit as LayerLimit
 from align.forward.forward_result import Power as Power
+from align.forward.judge_formulas import FormulaComparison as FormulaComparison
+from align.forward.judge_formulas import compare_with_formulas as compare_with_formulas
 from align.forward.measure_power import measure_power as measure_power
 from align.hyperparameters.compare_hyperparameters import HyperparameterComparison as HyperparameterComparison
 from align.hyperparameters.compare_hyperparameters import compare_hyperparameters as compare_hyperparameters

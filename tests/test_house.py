@@ -55,6 +55,7 @@ def test_the_mappings_hold_the_known_kinds_of_rules_only() -> None:
         "ascend",
         "crash",
         "gpu",
+        "fused",
         "hyperparameters",
         "layers",
         "log_formats",

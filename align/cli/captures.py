@@ -373,7 +373,11 @@ def explain_command(
 def scan_command(  # noqa: PLR0913 - one parameter an option
     model: TorchModelArgument,
     target: Annotated[
-        str, typer.Option(metavar="NAME", help="What the port is to run on: cpu, gpu or ascend:CHIP.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="What the port is to run on: cpu, gpu or ascend:CHIP; torch_npu lists the fused operators of a file.",
+        ),
     ] = "cpu",
     inputs: BatchesOption = None,
     input_specs: InputSpecsOption = None,
@@ -393,10 +397,13 @@ def scan_command(  # noqa: PLR0913 - one parameter an option
     """
     from align.rules.ascend_rules import scan_target
     from align.runs.read_settings import file_or_function, given_batches, numbered_sources
-    from align.scan.scan_model import scan_model
+    from align.scan.scan_model import FUSED_TARGET, scan_model
     from align.words.catalogue import say
 
-    scan_target(target)  # refused before the model is built
+    if target.lower() != FUSED_TARGET:
+        scan_target(target)  # refused before the model is built
+    elif inputs or input_specs or skeleton:
+        raise UsageError.of("cli_usage.fused_scan")
     if skeleton is not None:
         from align.scan.write_skeleton import write_skeleton
 

@@ -103,6 +103,12 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     ] = None,
     switch: SwitchOption = None,
     as_batch: BatchOption = False,
+    against_formula: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DUMP", help="Judge the calls of fused operators in a dump of msprobe by their formula instead."
+        ),
+    ] = None,
     show_all: AllLayersOption = False,
     partial: Annotated[
         bool, typer.Option("--partial", help="For trace folders: compare what there is of a trace that was cut short.")
@@ -128,9 +134,13 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     of_sides |= {"reference_device": reference_device, "candidate_device": candidate_device}
     of_sides |= {"reference_dtype": reference_dtype, "candidate_dtype": candidate_dtype}
     of_sides |= {"candidate_mode": candidate_mode}
+    if against_formula is not None:
+        unfit: dict[str, object] = {"models": reference, "--inputs": inputs, "--input": input_specs, "--map": map_file}
+        unfit |= {"--batch": as_batch, "--emulate": emulate, "--witness": witness, "--limit": limit, **of_sides}
+        return _judge_by_formula(against_formula, [name for name, value in unfit.items() if value], run, json, show)
     if as_batch:
         given = {"map": map_file and str(map_file), "limit": limit, "partial": partial}
-        unfit: dict[str, object] = {
+        unfit = {
             "--inputs": inputs,
             "--input": input_specs,
             "--require-dtype": require_dtype,
@@ -156,6 +166,17 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
         how = {**looks, "power": not no_power, "switches": switches, "allowances": allowances, "progress": progress}
         result, sources = compare_models(settings, asked, run, **how)
     return finish(result, sources, run, json, **show)
+
+
+def _judge_by_formula(dump: Path, unfit: list[str], run: Path | None, json: bool, show: dict[str, Any]) -> int:
+    from align.errors import UsageError
+    from align.forward.judge_formulas import compare_with_formulas
+
+    if unfit:
+        raise UsageError.of("formula_usage.with_models", names=unfit)
+    with progress_bar() as progress:
+        result = compare_with_formulas(dump, progress=progress)
+    return finish(result, {"candidate": dump}, run, json, **show)
 
 
 def _tell_needs(needs: Needs) -> None:

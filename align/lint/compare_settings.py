@@ -11,7 +11,7 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Literal
 
 from align.core.traces import Capture
-from align.core.verdicts import ShownResult
+from align.core.verdicts import Finding, ShownResult
 from align.models.rebuild_from_settings import is_padded_by_code
 from align.rules.layer_rules import rule_for
 from align.rules.pitfalls import equal_settings, with_padding
@@ -298,7 +298,8 @@ class SettingFinding:
 class LintResult(ShownResult):
     """Findings, the gravest first, then in the reference's order; of the `rules`, `unrun` were never tried on a CPU.
 
-    `not_compared` says what of optimizers and losses could not be compared, each with the reason.
+    `not_compared` says what of optimizers and losses could not be compared, each with the reason. `fused` are pitfalls
+    of the fused operators that the sources call.
     """
 
     result_kind = "lint"
@@ -310,6 +311,7 @@ class LintResult(ShownResult):
     unrun: int
     verdict: Verdict
     not_compared: tuple[str, ...] = ()
+    fused: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from align.lint.compare_settings import (
     pair_layers,
 )
 from align.lint.lint_sides import compare_losses, open_lint_side, settings_reader, uncovered_settings, written_epsilons
+from align.models.fused_calls import calls_in_model
 from align.models.open_side import refuse_one_object
 from align.models.source_lines import made_at, made_in
 from align.names.map_file import read_map
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from align.core.parameters import ParameterSet
     from align.core.protocols import Model, ParameterGroup
+    from align.core.verdicts import Finding
     from align.lint.compare_settings import ComparedSettings, LayerPair
     from align.lint.lint_sides import LintSide, OptimizerSide
     from align.models.open_side import Side
@@ -80,7 +82,15 @@ def lint_models(
     rules = pitfalls()
     unrun = sum(rule.unrun for rule in rules)
     labels = sides[0].label, sides[1].label
-    return LintResult(*labels, findings, compared.pairs, len(rules), unrun, _verdict(compared), compared.not_compared)
+    fused, verdict = tuple(_fused(sides)), _verdict(compared)
+    return LintResult(*labels, findings, compared.pairs, len(rules), unrun, verdict, compared.not_compared, fused)
+
+
+def _fused(sides: tuple[LintSide, LintSide]) -> Iterator[Finding]:
+    """What to look at in calls of fused operators, which are no layers."""
+    for side in sides:
+        for call in calls_in_model(side.model.model) if side.model else ():
+            yield from call.findings()
 
 
 def _parts(sides: tuple[LintSide, LintSide], given: Given, steps: int | None) -> Iterator[ComparedPart]:

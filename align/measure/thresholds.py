@@ -168,3 +168,9 @@ Choice: one row of it in float64 has 128 MB; one scale for so many weights is no
 MOST_RELATED_TENSORS: Final = 4096
 """So many tensors that differ are asked how they are related.
 Measured: one of them takes 1 to 2 ms where nothing relates it, so all take some seconds; a model has fewer."""
+
+# fused operators
+
+SCORE_ROWS_AT_ONCE: Final = 1024
+"""So many rows of scores are worked out at once.
+Choice: with 8192 keys these are 64 MB in float64, and more rows would not be faster."""

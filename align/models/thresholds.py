@@ -108,3 +108,7 @@ Measured: of 64 thousand to a million elements these are fastest; 1 MB stays in 
 LONGEST_VARIABLE: Final = 200
 """Characters of a variable of the environment that a capture keeps.
 Choice: switches and lists of devices are shorter; lists of folders are none of a training's settings."""
+
+MOST_SOURCE_FILES: Final = 5_000
+"""So many files of a folder are searched for fused operators.
+Choice: more than the largest repositories of trainings have."""

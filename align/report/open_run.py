@@ -379,6 +379,7 @@ ROWS = {
     "hyperparameters": ("differences",),
     "advise": ("advice",),
     "initial": ("parameters",),
+    "formula": ("calls",),
     "inspect": ("tensors",),
     "iterations": ("tensors",),
     "ladder": ("rungs",),

@@ -52,6 +52,7 @@ KINDS = {
     "culprits": "fix",
     "curves": "iterations log loss scale",
     "forward": "forward power",
+    "formula": "formula",
     "ladder": "against baseline bisect card emulate ladder verify",
     "names": "check map trace",
     "outputs": "batch data generate validate",

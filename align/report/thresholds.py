@@ -264,3 +264,7 @@ Choice: half a screen; what makes one text garbled mostly makes all of them so."
 MEMORY_LAYERS_SHOWN: Final = 25
 """So many layers are listed of a step's memory, those that take most, unless all are asked for.
 Choice: a screen; the rest is counted."""
+
+FORMULA_CALLS_SHOWN: Final = 12
+"""So many calls that agree with their formula are listed unless all are wanted.
+Choice: one of each operator of a layer; those that depart are always listed."""

@@ -45,6 +45,7 @@ KINDS = (
     "lint",
     "forward",
     *OF_FORWARD,
+    "formula",
     "data",
     "validate",
     "generate",
@@ -58,6 +59,7 @@ KINDS = (
 )
 COMMANDS = {  # of kinds whose command bears another name, or needs an option
     "determinism": "check-determinism",
+    "formula": "forward --against-formula",
     "precision": "bisect --precision DTYPE",
     "samples": "step --samples",
     "switches": "bisect --switches TARGET",

@@ -18,6 +18,7 @@ from align.core.protocols import silent
 from align.core.verdicts import Finding, ShownResult
 from align.errors import CannotRunError
 from align.models.function_source import function_source, methods_of, own_classes, shown
+from align.models.fused_calls import by_name, fused_calls
 from align.models.inputs import describe_inputs, read_batches, run_fitted
 from align.models.open_side import describe_host, open_side
 from align.models.rebuild_from_settings import ApiCall, CallWatcher
@@ -34,12 +35,14 @@ if TYPE_CHECKING:
     from align.core.protocols import Inputs, Model, Progress
     from align.core.traces import Capture
     from align.models.function_source import FunctionSource
+    from align.models.fused_calls import FusedCall
     from align.models.inputs import InputsSource
     from align.models.open_side import Side
     from align.models.rebuild_from_settings import CallKind
     from align.rules.ascend_rules import ApiEntry, Counterpart, OtherDefault, ScanTarget, Status
 
 
+FUSED_TARGET = "torch_npu"  # torch itself on an NPU: which of its fused operators the source calls
 STAGES = 2  # no limit: what progress is reported of
 
 
@@ -53,14 +56,17 @@ def scan_model(
     """Look up every layer, function and tensor method that a torch model calls in the table of counterparts.
 
     With `inputs` the model is run, else its source is read. `target` is `cpu`, `gpu` or `ascend:CHIP`: many functions
-    have a kernel on Ascend only. Raises UsageError for another target, CannotRunError for a model that is not torch's,
-    or whose source cannot be read.
+    have a kernel on Ascend only. With `torch_npu`, `side` is a file or a folder, of which nothing is run: its calls of
+    fused operators are listed with their formula. Raises UsageError for another target, CannotRunError for a model that
+    is not torch's, or whose source cannot be read.
 
     >>> scan_model("model.py:build", target="tpu")
     Traceback (most recent call last):
     align.errors.UsageError: no target is called 'tpu'
     Hint: known: cpu, gpu, ascend:910a, ascend:310p, ascend:910b, ascend:910c, ascend:950
     """
+    if target.lower() == FUSED_TARGET:
+        return _scan_fused(side)
     wanted = scan_target(target)
     opened = open_side(side)
     if not isinstance(opened.reader, CallWatcher):
@@ -85,6 +91,39 @@ def scan_model(
         findings=source_findings(opened.model, find_function(side) if isinstance(side, str) else None),
         inputs=describe_inputs(took) if took else {},
         environment={opened.reader.name: opened.reader.environment(), "host": describe_host()},
+    )
+
+
+def _scan_fused(side: str | Model | Side) -> ScanResult:
+    if not isinstance(side, str):
+        raise CannotRunError.of("scan_error.fused_live")
+    calls = fused_calls(side)
+    if not calls:
+        raise CannotRunError.of("scan_error.no_fused_calls", side=side)
+    scanned = tuple(_scanned_fused(name, own) for name, own in by_name(calls).items())
+    counts = {status: sum(one.calls for one in scanned if one.status == status) for status in BY_EFFORT}
+    findings = tuple(finding for call in calls for finding in call.findings())
+    return ScanResult(side, FUSED_TARGET, "source", scanned, counts, findings, {}, {"host": describe_host()})
+
+
+def _scanned_fused(name: str, calls: Sequence[FusedCall]) -> ScannedCall:
+    """A fused operator with its counterpart, and its formula as what to write."""
+    operator, places = calls[0].operator, tuple(CallPlace(call.line, "", 1) for call in calls)
+    if operator is None:
+        return ScannedCall(name, "function", "unknown", len(calls), places)
+    status: Status = "other name" if operator.mindspore else "no counterpart"
+    if operator.framework == "mindspore":
+        status = "same"
+    return ScannedCall(
+        api=name,
+        kind="function",
+        status=status,
+        calls=len(calls),
+        places=places,
+        counterpart=operator.mindspore,
+        write=sentence("source_finding.formula", torch=operator.torch, mindspore=operator.mindspore),
+        certainty="vendor's page",
+        source=operator.source,
     )
 
 

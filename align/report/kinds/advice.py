@@ -44,6 +44,7 @@ def lint_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Blo
     return [
         *_findings(findings, show_all=show_all),
         *_not_compared(document.get("not_compared", ())),
+        *findings_blocks(document.get("fused", [])),
         Lines("", (say("lint.rules", **known),), "quiet"),
         verdict_block(document["verdict"]),
     ]
