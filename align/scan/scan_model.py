@@ -99,7 +99,7 @@ def _scan_fused(side: str | Model | Side) -> ScanResult:
         raise CannotRunError.of("scan_error.fused_live")
     calls = fused_calls(side)
     if not calls:
-        raise CannotRunError.of("scan_error.no_fused_calls", side=side)
+        raise CannotRunError.of("scan_error.no_fused_calls", path=side)
     scanned = tuple(_scanned_fused(name, own) for name, own in by_name(calls).items())
     counts = {status: sum(one.calls for one in scanned if one.status == status) for status in BY_EFFORT}
     findings = tuple(finding for call in calls for finding in call.findings())
