@@ -20,7 +20,7 @@ from align.core.traces import Limit, Measurement, smallest_factor
 from align.core.verdicts import Coverage, Outcome, ShownResult, Verdict
 from align.errors import CannotRunError, UsageError
 from align.forward.thresholds import DROPOUT_MARGIN, LEAST_DROPPED
-from align.measure.fused_formulas import FORMULAS, PACKED, FormulaError
+from align.measure.fused_formulas import FORMULAS, PACKED
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
 from align.rules.fused_rules import NOT_GIVEN, fused_rules
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 OF_TORCH_NPU = "NPU."  # how msprobe begins the names of torch_npu's operators
 UNREAD_IN_PACKED = ("mask",)
+LISTS = ("query_lengths", "key_lengths", "prefix")  # which some calls give as tensors
 CallOutcome = Literal["aligned", "not aligned"]
 
 
@@ -176,6 +177,10 @@ class _Examined:
 
     def judged(self) -> FormulaCall:
         keep_prob = self.arguments.get("keep_prob", 1.0)
+        if not isinstance(keep_prob, (int, float)):
+            raise _UnjudgedError(
+                sentence("formula_note.unfit", reason=f"{self._name('keep_prob')}={_shown(keep_prob)}")
+            )
         number, measurement, limit, factor, unjudged = self.compared(self.arguments)
         explained: tuple[OtherArgument, ...] = ()
         note = ""
@@ -205,9 +210,7 @@ class _Examined:
         try:
             exact = FORMULAS[self.operator.formula](**arguments)
             kept = FORMULAS[self.operator.formula](**arguments, keep=partial(_rounded, dtype=self._dtype()))
-        except FormulaError as error:
-            raise _UnjudgedError(sentence("formula_note.unfit", reason=error)) from error
-        except (ValueError, IndexError, TypeError, AttributeError) as error:
+        except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as error:
             raise _UnjudgedError(sentence("formula_note.unfit", reason=error)) from error
         rows = [self._output(number, exact[number], kept[number]) for number in self.outputs if number < len(exact)]
         return max(rows, key=lambda row: row[3])
@@ -220,6 +223,8 @@ class _Examined:
             facts = {"captured": list(captured.shape), "expected": list(exact.shape), "number": number}
             raise _UnjudgedError(sentence("formula_note.shapes", **facts))
         said = np.isfinite(exact)
+        if not said.any():
+            raise _UnjudgedError(sentence("formula_note.nothing_said"))
         dtype = dtype_name(captured.dtype)
         chosen = (exact, captured, kept) if said.all() else (exact[said], captured[said], kept[said])
         measurement = measure(chosen[0], chosen[1].astype(np.float64))
@@ -238,7 +243,8 @@ class _Examined:
             value = self.given.get(name)
             value = known[name] if value is None else value
             if value is not NOT_GIVEN and not (packed and role in UNREAD_IN_PACKED):
-                arguments[role] = self._loaded(value, name) if isinstance(value, DumpedValue) else value
+                tensor = self._loaded(value, name) if isinstance(value, DumpedValue) else value
+                arguments[role] = tensor.tolist() if role in LISTS and isinstance(tensor, np.ndarray) else tensor
         return arguments
 
     def _name(self, role: str) -> str:

@@ -142,7 +142,7 @@ def open_run(folder: str | Path = ".") -> RunView:
     return RunView(RunFolder.open(Path(folder)))
 
 
-SIDE_NAMES = ("reference", "candidate", "model", "job")  # of a document, where it has no list of them
+SIDE_NAMES = ("reference", "candidate", "model", "job", "dump")  # of a document, where it has no list of them
 
 
 def _titled(kind: str, document: dict[str, Any]) -> Shown:

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 import align
+from align.cli.main import main
 from align.errors import AlignError
 
 write_dump = run_path(str(Path(__file__).with_name("fused_dumps.py")))["write_dump"]
@@ -74,8 +75,11 @@ def test_sequences_of_unlike_length_in_one_tensor(tmp_path):
     out = torch.cat([kernel(*part, is_causal=True)[0] for part in parts], 1).transpose(0, 1)
     given = [one[0].transpose(0, 1).contiguous() for one in own]
     options = {"scale": SCALE, "actual_seq_qlen": [20, 48], "actual_seq_kvlen": [20, 48], "sparse_mode": 3}
-    result = judged(tmp_path, (FUSED, (*given, HEADS, "TND"), options, (out.contiguous(),)))
+    tensors = {**options, "actual_seq_qlen": torch.tensor([20, 48]), "actual_seq_kvlen": torch.tensor([20, 48])}
+    calls = [(FUSED, (*given, HEADS, "TND"), one, (out.contiguous(),)) for one in (options, tensors)]
+    result = judged(tmp_path, *calls)
     assert result.verdict.outcome is align.Outcome.ALIGNED, result.calls
+    assert len(result.calls) == 2
 
 
 def test_causal_from_the_last_token_a_band_and_a_prefix(tmp_path):
@@ -236,6 +240,12 @@ BAD = {
     "tensors that do not fit": (("NPU.npu_rms_norm", (torch.ones(4), torch.ones(3)), {}, (torch.ones(4),)), "(3,)"),
     "outside of the formula": (("NPU.npu_prompt_flash_attention", (*[torch.ones(1, 2, 4)] * 3,),
                                 {"quant_scale1": torch.ones(1)}, (torch.ones(1, 2, 4),)), "quant_scale1"),
+    "a division by nothing": (("NPU.npu_group_norm_silu", (torch.ones(1, 2, 3), None, None, 0), {},
+                               (torch.ones(1, 2, 3),)), "zero"),
+    "a text for a number": ((FUSED, (*[torch.ones(1, 1, 2, 4)] * 3, 1, "BNSD"), {"keep_prob": "all"},
+                             (torch.ones(1, 1, 2, 4),)), "keep_prob"),
+    "no key for any row": ((FUSED, (*[torch.ones(1, 1, 2, 4)] * 3, 1, "BNSD"),
+                            {"atten_mask": torch.ones(2, 2, dtype=torch.bool)}, (torch.ones(1, 1, 2, 4),)), "no row"),
     "no fused operator": (("Functional.linear", (torch.ones(2),), {}, (torch.ones(2),)), "no call"),
 }  # fmt: skip
 
@@ -265,3 +275,16 @@ def test_a_dump_without_tensors_is_refused(tmp_path):
     with pytest.raises(AlignError, match="was not kept") as caught:
         align.compare_with_formulas(folder)
     assert caught.value.hint
+
+
+def test_the_command_judges_a_dump_and_keeps_the_result(tmp_path, capsys):
+    own = sides(torch.bfloat16)
+    calls = [(FUSED, (*own, HEADS, "BNSD"), {"sparse_mode": 2}, (kernel(*own, is_causal=True),))]
+    folder = str(write_dump(tmp_path / "dump", calls))
+    assert main(["forward", "--against-formula", folder, "--run", str(tmp_path / "run")]) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "agrees with scale=0.176777, where the call says 1" in shown
+    assert "no card was run" in shown
+    assert (tmp_path / "run" / "formula.json").is_file()
+    assert main(["forward", "--against-formula", folder, "--emulate", "ascend:910b"]) == 2
+    assert "--emulate" in capsys.readouterr().err

@@ -44,7 +44,9 @@ from align.forward.forward_result import (
     IsolatedOutcome,
     LayerComparison,
 )
+from align.forward.judge_formulas import FormulaComparison, compare_with_formulas
 from align.loops.compare_watched import Departure, WatchComparison, WatchedHeat, WatchedSeries
+from align.measure.fused_formulas import attention
 from align.memory.measure_memory import Growth, GrowthSeries, MemoryResult, SideMemory
 from align.memory.read_trace import Checkpointing, LayerMemory, PhaseMemory
 from align.names.map_result import MapResult
@@ -68,7 +70,7 @@ def write_sample_run(path: Path, kinds: tuple[str, ...] = ("map", "convert", "fo
     checkpoint = path / "resnet50.pth"
     checkpoint.write_bytes(b"weights")
     results = {"map": sample_map, "convert": sample_conversion, "forward": faulty_forward, "loss": sample_losses}
-    results |= {"diff": sample_diff, "data": sample_data, **TRAININGS["SAMPLES"]}
+    results |= {"diff": sample_diff, "data": sample_data, "formula": sample_formula, **TRAININGS["SAMPLES"]}
     for kind in kinds:
         folder.write(results[kind](), {"reference": checkpoint, "candidate": "ports.resnet:build"})
     return path
@@ -383,6 +385,29 @@ def sample_tokens() -> TokenComparison:
             row = {"tokens": [*range(200)], "logprobs": [None, *[-1.25] * 150, *[last] * 49]}
             path.write_text(json.dumps(row), encoding="utf-8")
         return compare_tokens(*files)
+
+
+def sample_formula() -> FormulaComparison:
+    """An attention that was called without a scale, and an operator that no formula is known of."""
+    query, key, value = np.random.default_rng(0).normal(size=(3, 1, 2, 8, 16)).astype(np.float32)
+    table = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [*query.shape]}
+    (out,) = attention(query.astype(float), key.astype(float), value.astype(float), scale=0.25)
+    names = dict(zip(("q", "k", "v", "out"), (query, key, value, out.astype(np.float32)), strict=True))
+    tensors = {name: {**table, "data_name": f"{name}.npy"} for name in names}
+    layout = {"type": "str", "value": "BNSD"}
+    call = {
+        "input_args": [*[tensors[name] for name in "qkv"], {"type": "int", "value": 2}, layout],
+        "input_kwargs": {},
+        "output": [tensors["out"]],
+    }
+    data = {"NPU.npu_fusion_attention.0.forward": call, "NPU.npu_of_tomorrow.0.forward": call}
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "dump_tensor_data").mkdir()
+        for name, array in names.items():
+            np.save(Path(folder, "dump_tensor_data", f"{name}.npy"), array)
+        document = {"task": "tensor", "level": "L1", "framework": "pytorch", "data": data}
+        Path(folder, "dump.json").write_text(json.dumps(document), encoding="utf-8")
+        return compare_with_formulas(folder)
 
 
 def sample_data() -> DataComparison:

@@ -9,7 +9,7 @@ def test_what_stands_beside_the_ladder_is_shown_with_both_sides_and_its_verdict(
     shown = open_run(samples.write_sample_run(tmp_path / "run", ("map", "diff"))).beside()._repr_html_()
     assert "difference of checkpoints" in shown
     assert "before.pth against after.ckpt" in shown
-    assert "Compared: 45" in shown
+    assert "Compared: 46" in shown
     assert "None of these" in repr(open_run(samples.write_sample_run(tmp_path / "other", ("map",))).beside())
 
 
@@ -81,6 +81,15 @@ def test_a_run_shows_its_ladder_by_itself_and_what_is_at_fault(climbed):
 
 def test_a_run_without_a_failure_says_so(samples, tmp_path):
     assert "No rung has failed" in repr(open_run(samples.write_sample_run(tmp_path / "run", ("map",))).faults())
+
+
+def test_fused_operators_are_shown_with_what_explains_them_in_both_languages(samples, tmp_path, monkeypatch):
+    run = open_run(samples.write_sample_run(tmp_path / "run", ("formula",)))
+    for language, unknown in (("en", "no formula is known"), ("zh", "没有该算子的公式")):
+        monkeypatch.setenv(VARIABLE, language)
+        shown = run.beside("formula")._repr_html_()
+        for said in ("scale=0.25", "NPU.npu_fusion_attention.0", unknown):
+            assert said in shown, said
 
 
 def test_tokens_stand_beside_each_other_in_the_notebook_in_both_languages(samples, tmp_path, monkeypatch):
