@@ -100,6 +100,15 @@ def compare_with_formulas(dump: Path | str, *, progress: Progress = silent) -> F
     """Judge the calls of fused operators in a dump of msprobe (task tensor, level L1 or mix) by their formula.
 
     Raises DumpError for what is no such dump, CannotRunError if no call of it can be judged.
+
+    >>> import json, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "dump.json").write_text(json.dumps({"data": {"Torch.add.0.forward": {}}}))
+    ...     try:
+    ...         compare_with_formulas(folder)
+    ...     except CannotRunError as error:
+    ...         print(error.hint[:39])
+    dump the calls of functions (level L1 o
     """
     path = Path(dump)
     framework, calls = read_dumped_calls(path)
