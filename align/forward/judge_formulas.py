@@ -102,6 +102,8 @@ def compare_with_formulas(dump: Path | str, *, progress: Progress = silent) -> F
     Raises DumpError for what is no such dump, CannotRunError if no call of it can be judged.
 
     >>> import json, tempfile
+    >>> from pathlib import Path
+    >>> from align.errors import CannotRunError
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "dump.json").write_text(json.dumps({"data": {"Torch.add.0.forward": {}}}))
     ...     try:
