@@ -34,7 +34,13 @@ from align.checkpoints.names_in_file import declared_framework, naming_direction
 from align.convert.adapters import adapted, adapter_file
 from align.convert.choose_names import ChosenNames, NameRequest, choose_names, in_known_layout
 from align.convert.optimizer_state import StateOptions, weights_path
-from align.convert.plan_conversion import ConversionPlan, plan_conversion, transformed_tensor, with_dtype
+from align.convert.plan_conversion import (
+    ConversionPlan,
+    number_warnings,
+    plan_conversion,
+    transformed_tensor,
+    with_dtype,
+)
 from align.convert.state_for_torch import find_state
 from align.convert.thresholds import CAST_BLOCK_ELEMENTS, MOST_KEPT_ELEMENTS
 from align.convert.write_checkpoint import (
@@ -460,7 +466,7 @@ def conversion_record(job: Conversion, hashes: Mapping[str, str] | None, *, writ
         dropped=job.plan.dropped,
         dropped_values=_dropped_values(job),
         ties=job.plan.ties,
-        warnings=(*job.plan.warnings, *cast_warnings(job.losses)),
+        warnings=(*job.plan.warnings, *cast_warnings(job.losses), *number_warnings(job.plan)),
         verified=hashes is not None,
         versions={"mindalign": __version__, "numpy": np.__version__, "python": platform.python_version()},
         verdict=_verdict(job, hashes is not None, written),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from math import prod
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -414,3 +415,28 @@ def _names_of(glob: str, named: Iterable[str]) -> list[str]:
         if name.rpartition(".")[2] == beside
     )
     return sorted(name for name in names if fnmatchcase(name, glob))
+
+
+def number_warnings(plan: ConversionPlan) -> Iterable[str]:
+    """One line for each tensor of which a number added, or a factor, makes values that its dtype cannot hold."""
+    for planned in plan.tensors:
+        before = planned.before
+        for step in planned.transform.steps:
+            if isinstance(step, Sum):  # whose terms were converted one by one
+                break
+            if isinstance(step, (Add, Scale)) and (lost := _lost_by_number(before, step)):
+                facts = {"name": planned.target.name, "op": step.op, "dtype": before.dtype}
+                yield sentence("convert_warning.number", **facts, lost=lost, total=prod(before.shape))
+            if not isinstance(step, Part):
+                before = transformed_tensor(before, before.name, step)
+
+
+def _lost_by_number(tensor: StoredTensor, step: Add | Scale) -> int:
+    """How many values are infinite afterwards, or, multiplied, 0, that were not."""
+    lost = 0
+    for block in byte_blocks(tensor):
+        value = np.frombuffer(block, numpy_dtype(tensor.dtype))
+        after = step.apply(value)
+        gone = np.isfinite(value) & ~np.isfinite(after)
+        lost += int(np.count_nonzero(gone | ((value != 0) & (after == 0)) if isinstance(step, Scale) else gone))
+    return lost

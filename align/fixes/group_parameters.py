@@ -108,7 +108,7 @@ def _conditions(names: Collection[str], dimensions: Mapping[str, int]) -> tuple[
     if max(dimensions[name] for name in names) < MATRIX <= min(dimensions[name] for name in others):
         return f"param.ndim < {MATRIX}", f"param.ndim >= {MATRIX}"
     ends_of_names = sorted({_end(name) for name in names})
-    if not {*ends_of_names}.isdisjoint(map(_end, others)):
+    if any(name.endswith(tuple(ends_of_names)) for name in others):
         return ()
     written = ", ".join(f'"{end}"' for end in ends_of_names)
     condition = f"param.name.endswith(({written},))"

@@ -457,10 +457,13 @@ def _dtype(_: str, name: object) -> str:
 
 
 def _number(what: str, value: object) -> float:
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        msg = say("transform_fault.number", name=what, value=repr(value))
-        raise ValueError(msg)
-    return float(value)
+    try:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        value = f"{str(value)[:6]}..."
+    msg = say("transform_fault.number", name=what, value=repr(value))
+    raise ValueError(msg)
 
 
 def _finite(what: str, value: object) -> float:

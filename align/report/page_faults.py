@@ -21,7 +21,7 @@ from align.report.kinds.ladder import cause_in_words
 from align.report.kinds.steps import culprit_facts
 from align.report.page_blocks import facts_html
 from align.report.thresholds import CARD_LINES, OPEN_CARDS
-from align.runs.baseline import read_last_run
+from align.runs.baseline import read_difference, read_last_run
 from align.runs.rung import CAUSES
 from align.words.catalogue import say, spoken, word
 
@@ -276,7 +276,7 @@ def run_code(run: JudgedRun) -> FaultCode:
     fix = run.folder.read("fix") or {}
     compared = run.documents.get("forward", {}).get("created", "")
     holds = fix.get("state") == "planned" and fix["created"] >= compared
-    new = [one for one in (run.folder.read("against") or {"new": []})["new"] if one["kind"] == "finding"]
+    new = [one for one in (read_difference(run.folder) or {"new": []})["new"] if one["kind"] == "finding"]
     places = frozenset(one["text_from"]["facts"]["place"] for one in new)
     return FaultCode(record.get("sources", {}), fix if holds else {}, places)
 

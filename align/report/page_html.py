@@ -49,6 +49,7 @@ from align.report.page_blocks import (
 )
 from align.report.page_faults import anchor, fault_links, faults_section, page_faults, page_rungs, run_code
 from align.report.show_result import result_blocks, with_pasted
+from align.runs.baseline import read_difference
 from align.words.catalogue import LANGUAGES, listed, reader_language, say, speaking, spoken, word
 
 if TYPE_CHECKING:
@@ -183,8 +184,8 @@ def _head(run: JudgedRun) -> str:
 
 def _since(run: JudgedRun) -> str:
     """The difference to the run before in a line, which unfolds to each item; "" for the first run of a folder."""
-    document = in_words(run.folder.read("against"), spoken())
-    if document is None or not document["since"]:
+    document = in_words(read_difference(run.folder), spoken())
+    if document is None:
         return ""
     line, items = escape(since_line(document)), against_blocks(document, show_all=True)[:-1]
     if not items:

@@ -50,7 +50,7 @@ from align.report.thresholds import (
     MARKDOWN_CHARACTERS,
     SHORT_TABLE_ROWS,
 )
-from align.runs.baseline import cause_id, fingerprint
+from align.runs.baseline import cause_id, fingerprint, read_difference
 from align.runs.run_folder import RunFolder
 from align.runs.rung import JUDGED, Culprit
 from align.words.catalogue import (
@@ -330,8 +330,8 @@ def _verdict(run: JudgedRun) -> str:
 
 def _since(run: JudgedRun) -> str:
     """The difference to the run before of the folder; "" for the first one."""
-    document = in_words(run.folder.read("against"), spoken())
-    if document is None or not document["since"]:
+    document = in_words(read_difference(run.folder), spoken())
+    if document is None:
         return ""
     titled = [block for block in against_blocks(document)[:-1] if isinstance(block, Lines)]
     lists = ["\n".join([f"**{plain(one.title)}**", "", *(f"- {plain(line)}" for line in one.lines)]) for one in titled]

@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from align.core.about import CHECKOUT, PACKAGE
+from align.core.about import CHECKOUT, PACKAGE, __version__
 from align.core.atomic_files import write_text
 from align.core.documents import json_text, kept_sentence, to_json_data
 from align.core.verdicts import Coverage, ShownResult
@@ -386,11 +386,18 @@ def _but(rungs: Sequence[RecordedRung], names: Collection[str]) -> Iterator[Reco
 
 
 def read_last_run(folder: RunFolder) -> dict[str, Any] | None:
-    """The document of the last run of a folder that judged something; None without one that can be read."""
+    """The document of the last run of a folder that judged something; None without one that this version wrote."""
     try:
-        return read_document(folder.path / LAST, "baseline") if (folder.path / LAST).is_file() else None
+        document = read_document(folder.path / LAST, "baseline") if (folder.path / LAST).is_file() else None
     except RunFolderError:  # the next run writes it anew
         return None
+    return document if document and document["mindalign"] == __version__ else None
+
+
+def read_difference(folder: RunFolder) -> dict[str, Any] | None:
+    """The difference to the run before in a folder; None without one that this version wrote, and after a baseline."""
+    document = folder.read("against")
+    return document if document and document["mindalign"] == __version__ and document["since"] else None
 
 
 def _last_judged(before: RunRecord, now: RunRecord) -> tuple[RecordedRung, ...]:
@@ -406,11 +413,17 @@ def _source_lines(record: RunRecord) -> dict[str, str]:
     sources = {}
     for place in sorted(places):
         match = PLACE.match(place)
-        if match and Path(match["file"]).is_file():
-            lines = Path(match["file"]).read_text(encoding="utf-8", errors="replace").splitlines()
-            number = int(match["line"])
+        lines = _lines_of(match["file"]) if match else []
+        if match and 0 < (number := int(match["line"])) <= len(lines):
             sources[match[0]] = "\n".join(line[:LONGEST_LINE] for line in lines[max(number - 2, 0) : number + 1])
     return sources
+
+
+def _lines_of(file: str) -> list[str]:
+    try:
+        return Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # moved, or not readable: the page shows no code then
+        return []
 
 
 def commit_of(folder: Path) -> str:

@@ -172,6 +172,15 @@ def test_numbers_added_and_factors_are_undone_on_the_way_back(write, tmp_path) -
         np.testing.assert_array_equal(values(tmp_path / "back.pth")[name], value, strict=True)
 
 
+@pytest.mark.parametrize(("transform", "lost"), [(Scale(1e30), 3), (Scale(1e-9), 2), (Add(65504.0), 1), (Add(1.0), 0)])
+def test_values_that_a_number_takes_out_of_their_dtype_are_told(write, tmp_path, transform, lost) -> None:
+    given = write("w.npz", w=np.array([0.0, 1.0, -2.0, 65504.0], np.float16))
+    names = NameMap("a", "b", (Pairing("w", "v", "user", 1.0, transform),))
+    record = convert_checkpoint(given, tmp_path / "out.ckpt", name_map=names)
+    told = f"v: float16 cannot hold {lost} of 4 values that {transform.op} makes"
+    assert (told in record.warnings) == bool(lost)
+
+
 @pytest.mark.parametrize("transform", [Add(1.0), Scale(2.0)])
 def test_whole_numbers_are_neither_added_to_nor_scaled(write, tmp_path, transform) -> None:
     given = write("w.npz", ids=np.arange(4))

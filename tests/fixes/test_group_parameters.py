@@ -105,3 +105,6 @@ def test_parameters_are_told_by_dimensions_or_the_end_of_their_names_or_not_at_a
     assert _grouped("ps", some, {**dimensions, "other.gamma": 1}) == "", "one is not known"
     two = {"b.gamma": 1, **dimensions}
     assert _grouped("ps", {"b.gamma": 0.1, **some}, two) == "", "names end alike"
+    of_root = {"scale": 2, "fc.scale": 2, "fc.weight": 2}
+    assert _grouped("ps", dict.fromkeys(of_root, 0.1) | {"scale": 0.0}, of_root) == "", "one ends as a whole name"
+    assert _grouped("ps", dict.fromkeys(of_root, 0.1) | {"fc.weight": 0.0}, of_root) != ""

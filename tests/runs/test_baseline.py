@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +21,7 @@ from align.runs.baseline import (
     fingerprint,
     keep_last_run,
     read_baseline,
+    read_difference,
     read_last_run,
     read_record,
     record_run,
@@ -194,6 +197,30 @@ def test_a_run_that_judged_nothing_is_not_the_last_one_and_a_damaged_record_is_n
     assert ran(folder, failed) is None
     assert folder.read("against") is None, "it would tell of another run"
     assert read_record(read_last_run(folder)["record"]).rungs[0].findings[0].place == EPSILON.place
+
+
+def test_what_another_version_kept_is_no_last_run_and_no_difference(tmp_path):
+    folder = RunFolder.create(tmp_path / "run")
+    failed = RungResult("forward", "failed", "one differs", culprits=(EPSILON,))
+    ran(folder, failed)
+    ran(folder, failed)
+    assert read_difference(folder)["known"] == 1
+    for name, schema in ((LAST, "baseline"), ("against.json", "against")):
+        document = {"schema": f"mindalign.{schema}/2", "mindalign": "0.0.1", "created": "2026-01-01T00:00:00+00:00"}
+        (folder.path / name).write_text(json.dumps(document))
+    assert read_difference(folder) is None
+    assert ran(folder, failed) is None
+    assert ran(folder, failed) is not None, "it was written anew"
+
+
+def test_no_code_is_kept_of_a_place_that_cannot_be_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("port.py").write_text("a = 1\n")
+    folder = RunFolder.create(tmp_path / "run")
+    places = ("port.py:1", "port.py:99", f"{'x' * 5000}.py:1")
+    culprits = tuple(replace(EPSILON, place=str(number), line=line) for number, line in enumerate(places))
+    ran(folder, RungResult("forward", "failed", "three differ", culprits=culprits))
+    assert read_record(read_last_run(folder)["record"]).sources == {"port.py:1": "a = 1"}
 
 
 def test_the_commit_of_a_folder_says_whether_it_was_edited_since(tmp_path):

@@ -16,7 +16,7 @@ from align.report.blocks import (
     verdict_block,
 )
 from align.report.thresholds import FORMULA_CALLS_SHOWN
-from align.words.catalogue import listed, say
+from align.words.catalogue import listed, say, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,8 +34,8 @@ def formula_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[
             "formula.unjudged",
             (say("formula.note", call=one["call"], note=one["reason"]) for one in document["unjudged"]),
         ),
-        verdict_block(document["verdict"]),
         Lines("", tuple(_basis(document)), "quiet"),
+        verdict_block(document["verdict"]),
     ]
 
 
@@ -80,7 +80,7 @@ def _notes(calls: list[dict[str, Any]]) -> Iterator[str]:
         if count := call["unjudged_elements"]:
             yield say("formula.unjudged_elements", call=call["call"], count=count)
     for operator, pitfall in dict.fromkeys((call["operator"], one) for call in calls for one in call["pitfalls"]):
-        yield say("formula.note", call=operator, note=say(f"fused_pitfall.{pitfall}"))
+        yield say("formula.note", call=operator, note=word("fused_pitfall", pitfall))
 
 
 def _lines(title: str, lines: Iterator[str]) -> Iterator[Block]:
