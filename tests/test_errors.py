@@ -5,13 +5,15 @@ import inspect
 import pickle
 import pkgutil
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+import align
 from align import errors
 from align.errors import AlignError, CannotRunError, MapError, NotAlignedError, OpenNamesError, VerificationError
-from align.words.catalogue import changed, in_language
+from align.words.catalogue import catalogue, changed, in_language
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -113,3 +115,11 @@ def test_a_text_that_is_changed_is_changed_in_every_language() -> None:
     assert in_language(other, "zh") == in_language(hint, "zh").replace("--key", "--key-a") + "!"
     assert pickle.loads(pickle.dumps(other)) == other
     assert changed("no text by key", str.upper) == "NO TEXT BY KEY"
+
+
+def test_what_is_missing_is_named_in_both_languages() -> None:
+    calls = r"(?:existing_file|require_source|require_file|MissingFileError)\([^\"()]*\"([A-Za-z ]+)\""
+    texts = [path.read_text(encoding="utf-8") for path in Path(align.__file__).parent.rglob("*.py")]
+    named = {name for text in texts for name in re.findall(calls, text)}
+    assert len(named) > 10
+    assert {name for name in named if name.replace(" ", "_").lower() not in catalogue("zh")["noun"]} == set()

@@ -169,11 +169,13 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
 
 
 def _judge_by_formula(dump: Path, unfit: list[str], run: Path | None, json: bool, show: dict[str, Any]) -> int:
-    from align.errors import UsageError
+    from align.errors import MissingFileError, UsageError
     from align.forward.judge_formulas import compare_with_formulas
 
     if unfit:
         raise UsageError.of("formula_usage.with_models", names=unfit)
+    if not dump.exists():
+        raise MissingFileError(dump, "dump")
     with progress_bar() as progress:
         result = compare_with_formulas(dump, progress=progress)
     return finish(result, {"candidate": dump}, run, json, **show)

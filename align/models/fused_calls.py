@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from align.core.align_sequences import grouped
 from align.core.verdicts import Finding
-from align.errors import CannotRunError
+from align.errors import CannotRunError, MissingFileError
 from align.models.function_source import methods_of, own_classes, shown
 from align.models.thresholds import MOST_SOURCE_FILES
 from align.rules.fused_rules import fused_rules
@@ -64,10 +64,12 @@ class FusedCall:
 def fused_calls(side: str) -> tuple[FusedCall, ...]:
     """The calls of fused operators in a Python file, or in all files of a folder; a function behind it is left out.
 
-    Raises CannotRunError for what cannot be read.
+    Raises CannotRunError for what cannot be read, MissingFileError for what is not there.
     """
     place, colon, function = side.rpartition(":")
     path = Path(place if colon and function.isidentifier() and not Path(side).exists() else side)
+    if not path.exists():
+        raise MissingFileError(path, "file")
     files = sorted(path.rglob("*.py"))[:MOST_SOURCE_FILES] if path.is_dir() else [path]
     calls: list[FusedCall] = []
     for file in files:
